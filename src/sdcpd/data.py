@@ -1,0 +1,273 @@
+"""The four datasets as arrays of {0, 1}, and their downloads.
+
+    bars_and_stripes         generated; 16 patterns for 3×3
+    mnist                    Salakhutdinov & Murray's fixed binarization, 60,000 / 10,000 × 784
+    mnist_bernoulli          our seeded Bernoulli binarization of the grey images, same sizes
+    caltech101_silhouettes   split 1 of Marlin's 28×28 silhouettes, 4,100 / 2,264 / 2,307 × 784
+    kannada_mnist            grey ≥ 128, 60,000 / 10,000 × 784
+
+Licences: MNIST is CC BY-SA 3.0 according to Keras; none is stated beside the CalTech 101
+Silhouettes and Kannada-MNIST files. So they are downloaded and never redistributed. Addresses
+and checksums: ``workflow/config/datasets.yaml``.
+"""
+
+import errno
+import gzip
+import hashlib
+import os
+import shutil
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import yaml
+
+from . import ROOT
+from .backend import key, random_words
+
+CATALOGUE = ROOT / "workflow/config/datasets.yaml"
+GREY_THRESHOLD = 128  # a Kannada-MNIST pixel this bright or brighter is on
+BERNOULLI_SEED = 2008  # of the binarization of mnist_bernoulli
+
+
+class DataError(RuntimeError):
+    """A dataset cannot be had or is not what it must be; the message says what to do."""
+
+
+class Dataset(NamedTuple):
+    """Images as rows of {0, 1}."""
+
+    train: np.ndarray  # (N, m) uint8
+    valid: np.ndarray | None  # (N, m) uint8; only CalTech 101 Silhouettes comes with one
+    test: np.ndarray  # (N, m) uint8
+    image_shape: tuple  # rows, columns
+
+
+def bars_and_stripes(size=3):
+    """All patterns of the paper's two-step procedure, once for each way to draw them.
+
+    Each row is all 0 or all 1; then the image is rotated by 90° or not. So there are
+    2 · 2^size patterns, in which the two uniform ones occur twice.
+
+    Returns
+    -------
+    ndarray of uint8, shape (2^(size+1), size²)
+    """
+    bits = (np.arange(2**size)[:, None] >> np.arange(size)) & 1
+    bars = np.repeat(bits, size, axis=1)
+    stripes = bars.reshape(-1, size, size).transpose(0, 2, 1).reshape(bars.shape)
+    return np.concatenate([bars, stripes]).astype(np.uint8)
+
+
+def load(name, folder=ROOT / "data"):
+    """The dataset ``name``, from files that ``fetch`` has put into ``folder``.
+
+    Parameters
+    ----------
+    name : str
+        One of the names at the top of this module.
+
+    Returns
+    -------
+    Dataset
+        Pixels of an image row by row. Bars & Stripes: test is train.
+
+    Raises
+    ------
+    DataError
+        If the name is unknown, or a file is missing, damaged or not binary.
+    """
+    if name == "bars_and_stripes":
+        patterns = bars_and_stripes(3)
+        return Dataset(patterns, None, patterns, (3, 3))
+    paths = [_verified(Path(folder) / file, file) for file in files_of(name)]
+    train, valid, test = _READERS[name](*paths)
+    for part in (train, valid, test):
+        if part is not None:
+            check_binary(part, name)
+    return Dataset(train, valid, test, (28, 28))
+
+
+def files_of(name):
+    """The files, as in the catalogue, that dataset ``name`` is read from; none if generated."""
+    if name == "bars_and_stripes":
+        return []
+    try:
+        return _catalogue()["datasets"][name]
+    except KeyError:
+        known = ", ".join(["bars_and_stripes", *_catalogue()["datasets"]])
+        raise DataError(f"unknown dataset {name!r}: choose one of {known}") from None
+
+
+def check_binary(array, name):
+    """Raise DataError unless ``array`` is a non-empty matrix of 0 and 1."""
+    if array.ndim != 2 or array.size == 0:
+        raise DataError(f"{name}: expected rows of pixels, found an array of shape {array.shape}")
+    if not np.isin(array, (0, 1)).all():
+        raise DataError(f"{name}: every pixel must be 0 or 1; binarize the images first")
+
+
+# ------------------------------------------------------------------------------ reading
+
+
+def _read_salakhutdinov_murray(path):
+    from scipy.io import loadmat
+
+    content = loadmat(path)  # columns are images
+    return _rows(content["x_trn"].T), None, _rows(content["x_tst"].T)
+
+
+def _read_bernoulli(train_path, test_path):
+    def binarize(part, path):
+        grey = _read_idx(path)
+        stream = key("mnist_bernoulli", part, BERNOULLI_SEED)
+        uniform = random_words(stream, grey.size).reshape(grey.shape) >> np.uint64(11)
+        return (uniform * 2.0**-53 < grey / 255).astype(np.uint8)
+
+    return binarize("train", train_path), None, binarize("test", test_path)
+
+
+def _read_caltech(path):
+    from scipy.io import loadmat
+
+    content = loadmat(path)
+    # Images are stored column by column; as stored, the background is 1 and the object 0.
+    return tuple(
+        _rows(content[f"{part}_data"].reshape(-1, 28, 28).transpose(0, 2, 1).reshape(-1, 784))
+        for part in ("train", "val", "test")
+    )
+
+
+def _read_kannada(train_path, test_path):
+    def binarize(path):
+        return (_read_idx(path) >= GREY_THRESHOLD).astype(np.uint8)
+
+    return binarize(train_path), None, binarize(test_path)
+
+
+def _read_idx(path):
+    """Rows of pixels of a gzipped IDX image file."""
+    with gzip.open(path) as file:
+        magic, n, rows, columns = struct.unpack(">4i", file.read(16))
+        if magic != 2051:
+            raise DataError(f"{path}: not an IDX file of images; delete it and download it again")
+        return np.frombuffer(file.read(), np.uint8).reshape(n, rows * columns)
+
+
+def _rows(array):
+    return np.ascontiguousarray(array, dtype=np.uint8)
+
+
+_READERS = {
+    "mnist": _read_salakhutdinov_murray,
+    "mnist_bernoulli": _read_bernoulli,
+    "caltech101_silhouettes": _read_caltech,
+    "kannada_mnist": _read_kannada,
+}
+
+
+# -------------------------------------------------------------------------- downloading
+
+
+def fetch(file, folder=ROOT / "data", mirror=None):
+    """Put one file of the catalogue into ``folder``: from the mirror folder, else downloaded.
+
+    Parameters
+    ----------
+    file : str
+        ``folder/name`` as in the catalogue.
+    mirror : path, optional
+        A folder that is tried first. Default: the environment variable SDCPD_DATA_MIRROR.
+
+    Returns
+    -------
+    Path
+        The file, of which the checksum has been verified.
+
+    Raises
+    ------
+    DataError
+        In one line: each place that was tried and why it failed, and what to do.
+    """
+    try:
+        entry = _catalogue()["files"][file]
+    except KeyError:
+        raise DataError(f"unknown file {file!r}: see workflow/config/datasets.yaml") from None
+    target = Path(folder) / file
+    failures = []
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists() and _sha256(target) == entry["sha256"]:
+            return target
+        mirror = mirror or os.environ.get("SDCPD_DATA_MIRROR")
+        if mirror:
+            problem = _copy(Path(mirror) / file, target, entry["sha256"])
+            if problem is None:
+                return target
+            failures.append(problem)
+        for url in entry["urls"]:
+            problem = _download(url, target, entry["sha256"])
+            if problem is None:
+                return target
+            failures.append(problem)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            need = f"{entry['bytes'] / 1e6:.1f} MB"
+            message = f"the disk is full: {file} needs {need} in {folder}; make room and run again"
+        else:
+            message = f"cannot write {target}: {error.strerror or error}; check its permissions"
+        raise DataError(message) from error
+    raise DataError(
+        f"{file} could not be had: {'; '.join(failures)}. Connect to the internet and run again, "
+        f"or put the file into a folder as <folder>/{file} and set SDCPD_DATA_MIRROR=<folder>"
+    )
+
+
+def _copy(source, target, sha256):
+    """Copy a verified file whole or not at all; returns the problem in words, or None."""
+    if not source.exists():
+        return f"{source} is not there"
+    if _sha256(source) != sha256:
+        return f"{source} is damaged (wrong checksum)"
+    part = target.with_name(target.name + ".part")
+    try:
+        shutil.copyfile(source, part)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+    return None
+
+
+def _download(url, target, sha256):
+    """Download a verified file whole or not at all; returns the problem in words, or None."""
+    import pooch
+    import requests
+
+    downloader = pooch.HTTPDownloader(progressbar=True, timeout=30)
+    try:
+        pooch.retrieve(url, f"sha256:{sha256}", target.name, target.parent, downloader=downloader)
+    except requests.RequestException as error:
+        status = getattr(error.response, "status_code", None)
+        return f"{url}: {f'HTTP status {status}' if status else 'no connection'}"
+    except ValueError:  # pooch: the checksum does not match
+        return f"{url}: damaged (wrong checksum)"
+    return None
+
+
+def _verified(path, file):
+    if not path.exists():
+        raise DataError(f"{path} is missing: run `uv run snakemake --cores 1 data/{file}`")
+    if _sha256(path) != _catalogue()["files"][file]["sha256"]:
+        raise DataError(f"{path} is damaged: delete it, then run `uv run snakemake --cores 1 …`")
+    return path
+
+
+def _sha256(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _catalogue():
+    with open(CATALOGUE) as file:
+        return yaml.safe_load(file)

@@ -1,0 +1,177 @@
+"""Average log-likelihood of a model: exact for small ones, by annealed importance sampling else.
+
+average log-likelihood = mean over images of log Σ_h exp(−E(v, h)) − log Z
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .backend import Stream, array_module, to_host
+from .rbm import log_unnormalized, logit_of_mean, sample, sigmoid, softplus, visible_activation
+
+MAX_ENUMERATED = 24  # units of the smaller layer; 2^24 states take about a minute a model
+_CHUNK = 2**14  # states or images at a time, to bound memory
+
+
+class LogZ(NamedTuple):
+    """Estimates of log Z for R models; float64 arrays of shape (R,) on the host."""
+
+    value: np.ndarray
+    standard_error: np.ndarray  # 0 where exact
+    effective_sample_size: np.ndarray  # of the importance weights; inf where exact
+
+
+def exact_log_z(theta):
+    """log Z of R models by enumeration of the smaller layer, in float64.
+
+    Raises
+    ------
+    ValueError
+        If the smaller layer has more than MAX_ENUMERATED units.
+    """
+    xp = array_module(theta.W)
+    W, b, c = (array.astype(xp.float64) for array in theta)
+    if W.shape[1] > W.shape[2]:  # enumerate the visible units: the model with layers exchanged
+        W, b, c = W.transpose(0, 2, 1), c, b
+    n = W.shape[1]
+    if n > MAX_ENUMERATED:
+        raise ValueError(f"cannot enumerate a layer of {n} units; use annealed_log_z")
+    total = xp.full(len(W), -xp.inf)
+    for start in range(0, 2**n, _CHUNK):
+        codes = xp.arange(start, min(start + _CHUNK, 2**n))
+        states = ((codes[:, None] >> xp.arange(n)) & 1).astype(xp.float64)  # (S, n)
+        terms = (states @ c[:, :, None])[..., 0] + softplus(states @ W + b[:, None, :]).sum(-1)
+        total = xp.logaddexp(total, _log_sum_exp(terms, xp))
+    total = to_host(total)
+    return LogZ(total, np.zeros(len(total)), np.full(len(total), np.inf))
+
+
+def annealed_log_z(theta, train_mean, keys, n_particles=100, n_temperatures=10_000, report=None):
+    """log Z of R models by annealed importance sampling (Neal 2001), all side by side.
+
+    The intermediate distributions, for β from 0 to 1 on a linear scale, are
+
+        p_β(v) ∝ exp(((1 − β) a + β b)ᵀ v) Π_i (1 + exp(β (c_i + W_i v))),
+
+    from the model at β = 0 of independent pixels with the mean of the training data, a its
+    logit, to the model θ at β = 1. A uniform base is several nats too optimistic on MNIST.
+
+    Parameters
+    ----------
+    theta : Parameters
+    train_mean : array_like, shape (m,)
+    keys : array_like of uint64, shape (R, 2)
+        Philox keys, one a model.
+    n_particles : int
+    n_temperatures : int
+        Number of intermediate distributions, the two ends not counted as one.
+    report : callable (float), optional
+        Called now and then with the share that is done.
+
+    Returns
+    -------
+    LogZ
+        The standard error is that of the logarithm of the mean weight (delta method). A weight
+        that dwarfs the others makes it meaningless: look at the effective sample size too.
+    """
+    xp = array_module(theta.W)
+    n_models, n_hidden, n_visible = theta.W.shape
+    stream = Stream(keys, xp)
+    base64 = logit_of_mean(train_mean)
+    base = xp.asarray(base64.astype(np.float32))
+    slope = theta.b - base  # (R, m): derivative of the visible bias in β
+    beta = np.linspace(0, 1, n_temperatures + 1)
+
+    start = xp.broadcast_to(base, (n_models, n_particles, n_visible)).copy()
+    v = sample(sigmoid(start), stream)
+    weights = xp.zeros((n_models, n_particles))  # log, float64
+    for k in range(n_temperatures):
+        low, high = np.float32(beta[k]), np.float32(beta[k + 1])
+        x = v @ theta.W.transpose(0, 2, 1)
+        x += theta.c[:, None, :]
+        # The particles are samples of p_low: weigh them before they move to p_high …
+        weights += (high - low) * (v @ slope[:, :, None])[..., 0]
+        weights += _log_ratio(x, low, high)
+        # … and move them with the parameters of p_high, which also is where they are used next.
+        x *= high
+        h = sample(sigmoid(x), stream)
+        x = high * visible_activation(theta, h) + (1 - high) * base
+        v = sample(sigmoid(x), stream)
+        if report and k % 100 == 0:
+            report(k / n_temperatures)
+
+    base_log_z = n_hidden * np.log(2) + np.logaddexp(0, base64).sum()
+    log_mean = to_host(_log_sum_exp(weights, xp)) - np.log(n_particles)
+    relative = np.exp(to_host(weights) - log_mean[:, None])  # mean 1
+    error = relative.std(1, ddof=1) / np.sqrt(n_particles)
+    return LogZ(base_log_z + log_mean, error, relative.sum(1) ** 2 / (relative**2).sum(1))
+
+
+def _log_ratio(x, low, high):
+    """Σ_i softplus(high · x_i) − softplus(low · x_i) over the last axis; low ≤ high.
+
+    As log Π (1 + e^{−high|x|}) / (1 + e^{−low|x|}) plus the linear part: factors near 1, so one
+    logarithm a particle instead of two a unit, and no difference of large numbers.
+    """
+    xp = array_module(x)
+    size = xp.abs(x)
+    above, below = xp.exp(size * -high), xp.exp(size * -low)
+    above += 1
+    below += 1
+    above /= below
+    linear = xp.maximum(x, 0).sum(-1, dtype=xp.float64)
+    return (high - low) * linear + xp.log(above.prod(-1).astype(xp.float64))
+
+
+def average_log_likelihood(theta, images, log_z):
+    """Average log-likelihood of R models on the rows of ``images`` (N, m); float64 (R,).
+
+    Computed in the precision of ``theta``, summed in float64.
+    """
+    xp = array_module(theta.W)
+    total = np.zeros(len(theta.W))
+    for start in range(0, len(images), _CHUNK):
+        v = images[start : start + _CHUNK].astype(theta.W.dtype)[None]
+        for model in range(len(theta.W)):  # one at a time: v is shared, W is not
+            one = theta.select(slice(model, model + 1))
+            total[model] += float(log_unnormalized(one, v).sum(dtype=xp.float64))
+    return total / len(images) - log_z
+
+
+class Evaluator:
+    """What ``training.train`` calls at an evaluation point.
+
+    Parameters
+    ----------
+    train, test : array of uint8, (N, m)
+    keys : callable (replica, update) -> array of uint64, shape (2,)
+        Philox key of an AIS estimate.
+    ais : dict or None
+        ``n_particles`` and ``n_temperatures``; None enumerates, in float64.
+    """
+
+    def __init__(self, train, test, keys, ais=None, report=None):
+        self.train, self.test, self.keys, self.ais, self.report = train, test, keys, ais, report
+        self.train_mean = to_host(train.mean(0, dtype=np.float64))
+
+    def __call__(self, theta, replicas, update):
+        """A dict for each model: train, test, log_z, log_z_se, ess."""
+        if self.ais is None:
+            theta = theta.map(lambda array: array.astype(np.float64))
+            log_z = exact_log_z(theta)
+        else:
+            keys = [self.keys(int(replica), update) for replica in replicas]
+            log_z = annealed_log_z(theta, self.train_mean, keys, **self.ais, report=self.report)
+        train = average_log_likelihood(theta, self.train, log_z.value)
+        same = self.test is self.train
+        test = train if same else average_log_likelihood(theta, self.test, log_z.value)
+        names = ("train", "test", "log_z", "log_z_se", "ess")
+        rows = zip(train.tolist(), test.tolist(), *(a.tolist() for a in log_z), strict=True)
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _log_sum_exp(terms, xp):
+    """log Σ exp over the last axis."""
+    largest = terms.max(-1)
+    return largest + xp.log(xp.exp(terms - largest[..., None]).sum(-1))

@@ -1,0 +1,340 @@
+"""One run, from its settings to its run file.
+
+A run trains all trials of one dataset × algorithm × hidden size × hyperparameters. Its run file
+is a folder of plain files, each written whole and moved into place:
+
+    run.json     settings, seed, code version, device, library versions
+    curve.csv    trial, epoch, update, train and test log-likelihood, log Z, its standard error
+                 and effective sample size, status
+    models.npz   W (R, n, m), b (R, m), c (R, n): the final models; NaN where diverged
+    wall.json    when it ran and how long it took; apart, so that the others are reproducible
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from . import ROOT, __version__, backend, data
+from .algorithms import STEPS, Hyperparameters
+from .likelihood import Evaluator
+from .rbm import Parameters, initialize
+from .training import train, updates_per_epoch
+
+FORMAT = 1
+FILES = ("run.json", "curve.csv", "models.npz", "wall.json")
+SOURCES = ("kernels", "backend", "rbm", "algorithms", "training", "likelihood", "data", "runs")
+
+#: Every setting of a run, with its type. ``hyperparameters`` and ``ais`` are checked below.
+SETTINGS = {
+    "dataset": str,
+    "algorithm": str,
+    "n_hidden": int,
+    "trials": int,
+    "epochs": (int, float),
+    "batch_size": int,
+    "evaluate": dict,
+    "n_gibbs_steps": int,
+    "n_inner_iterations": int,
+    "hyperparameters": dict,
+    "ais": (dict, type(None)),
+    "seed": int,
+}
+_HYPERPARAMETERS = {
+    "learning_rate": (int, float),
+    "epsilon": (int, float),
+    "lambda_hessian": (int, float),
+    "sliding_factor": (int, float),
+}
+_NEEDED = {
+    "cd": {"learning_rate"},
+    "pcd": {"learning_rate"},
+    "cg": {"learning_rate", "sliding_factor"},
+    "sdcp": {"learning_rate"},
+    "sdcp_d": {"learning_rate", "epsilon", "lambda_hessian"},
+}
+
+
+class RunError(RuntimeError):
+    """A run cannot be made or read; the message says why and what to do."""
+
+
+class Run(NamedTuple):
+    """A finished run, as read from its run file."""
+
+    settings: dict
+    provenance: dict
+    curve: pd.DataFrame  # a row for each trial and evaluation point
+    theta: Parameters  # final models, NumPy float32
+    wall: dict
+
+
+def execute(settings, backend_name="auto", checkpoint=None, data_folder=ROOT / "data", log=None):
+    """Train and evaluate all trials of a run.
+
+    Parameters
+    ----------
+    settings : dict
+        Exactly the keys of ``SETTINGS``.
+    backend_name : {"auto", "numpy", "cupy"}
+    checkpoint : path, optional
+        Where an interrupted run goes on from.
+    data_folder : path
+    log : path, optional
+        Progress goes there; default: standard error.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    RunError, data.DataError, backend.BackendError
+        One line that says what is wrong and what to do.
+    """
+    check_settings(settings)
+    s, seed = settings, settings["seed"]
+    xp = backend.select(backend_name)
+    started = datetime.now(UTC)
+    dataset = data.load(s["dataset"], data_folder)
+    train_mean = dataset.train.mean(0, dtype=np.float64)
+    replicas = range(s["trials"])
+    chain = (s["dataset"], s["algorithm"], s["n_hidden"], s["n_gibbs_steps"], s["hyperparameters"])
+
+    def keys(*fields):
+        return [backend.key(seed, *fields, trial) for trial in replicas]
+
+    def full(name):
+        value = s["hyperparameters"].get(name, 0)
+        return xp.full(s["trials"], value, xp.float32)
+
+    hyper = Hyperparameters(
+        learning_rate=full("learning_rate"),
+        epsilon=full("epsilon"),
+        lambda_hessian=full("lambda_hessian"),
+        n_gibbs_steps=s["n_gibbs_steps"],
+        n_inner_iterations=s["n_inner_iterations"],
+        sliding_factor=s["hyperparameters"].get("sliding_factor", 0),
+        train_mean=xp.asarray(train_mean, xp.float32),
+    )
+    points = evaluation_updates(s, len(dataset.train))
+    progress = Progress(f"{s['dataset']} {s['algorithm']} {s['n_hidden']}h", points[-1], log)
+    try:
+        images = xp.asarray(dataset.train)
+        test = images if dataset.test is dataset.train else xp.asarray(dataset.test)
+        # The same initial model and order of the images for every algorithm of a trial.
+        result = train(
+            s["algorithm"],
+            initialize(train_mean, s["n_hidden"], keys("init", s["dataset"], s["n_hidden"]), xp),
+            hyper,
+            images,
+            s["batch_size"],
+            points,
+            Evaluator(
+                images,
+                test,
+                lambda trial, update: backend.key(seed, "ais", *chain, trial, update),
+                s["ais"],
+                progress.note,
+            ),
+            keys("order", s["dataset"]),
+            keys("chain", *chain),
+            checkpoint,
+            fingerprint(settings, xp),
+            progress.update,
+        )
+    except Exception as error:
+        if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
+            raise
+        raise RunError(
+            f"not enough memory for {s['trials']} trials of {s['dataset']} with {s['n_hidden']} "
+            "hidden units side by side: run with fewer trials, or fewer jobs at once (--cores 1)"
+        ) from error
+    progress.close()
+    curve = pd.DataFrame(result.curve).rename(columns={"replica": "trial"})
+    wall = {
+        "started": started.isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "training_seconds": round(result.seconds, 3),
+        "evaluation_seconds": round(result.evaluation_seconds, 3),
+    }
+    return Run(settings, provenance(xp), curve, result.theta, wall)
+
+
+def check_settings(settings):
+    """Raise RunError unless ``settings`` has exactly the right names and types."""
+    _check_names("settings", settings, SETTINGS, SETTINGS)
+    if settings["algorithm"] not in STEPS:
+        known = ", ".join(STEPS)
+        raise RunError(f"unknown algorithm {settings['algorithm']!r}: choose one of {known}")
+    needed = _NEEDED[settings["algorithm"]]
+    _check_names("hyperparameters", settings["hyperparameters"], _HYPERPARAMETERS, needed)
+    data.files_of(settings["dataset"])
+    for name in ("n_hidden", "trials", "epochs", "batch_size", "n_gibbs_steps"):
+        if settings[name] <= 0:
+            raise RunError(f"{name} must be positive, not {settings[name]!r}")
+
+
+def _check_names(what, given, types, needed):
+    unknown, missing = set(given) - set(needed), set(needed) - set(given)
+    if unknown or missing:
+        parts = [f"unknown: {', '.join(sorted(unknown))}"] if unknown else []
+        parts += [f"missing: {', '.join(sorted(missing))}"] if missing else []
+        raise RunError(f"{what}: {'; '.join(parts)}")
+    for name, value in given.items():
+        if not isinstance(value, types[name]) or isinstance(value, bool):
+            raise RunError(f"{what}: {name} has the wrong type: {value!r}")
+
+
+def evaluation_updates(settings, n_images):
+    """After how many updates a run is evaluated; the last one ends it.
+
+    ``evaluate`` gives them in epochs: every so many, and also at those listed.
+    """
+    per_epoch = updates_per_epoch(n_images, settings["batch_size"])
+    last, evaluate = settings["epochs"], settings["evaluate"]
+    epochs = {*np.arange(evaluate["every"], last, evaluate["every"]), *evaluate["also"], last}
+    return sorted({round(epoch * per_epoch) for epoch in epochs if epoch <= last})
+
+
+def fingerprint(settings, xp):
+    """Of everything that decides a run's numbers: settings, source code, backend."""
+    text = json.dumps([settings, source_hash(), xp.__name__], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def source_hash():
+    """Of the modules that a run's numbers depend on."""
+    digest = hashlib.sha256()
+    for name in SOURCES:
+        digest.update((ROOT / f"src/sdcpd/{name}.py").read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def provenance(xp):
+    """Code version, device and library versions: what a run file says of its origin."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    try:
+        commit = subprocess.check_output(command, text=True, timeout=10, stderr=subprocess.DEVNULL)
+    except (OSError, subprocess.SubprocessError):  # not a clone: the source hash still tells
+        commit = "unknown"
+    code = {"sdcpd": __version__, "commit": commit.strip(), "source": source_hash()}
+    return code | backend.describe(xp)
+
+
+# ---------------------------------------------------------------------------- run files
+
+
+def save(run, folder):
+    """Write the run file, each part whole and moved into place."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {"format": FORMAT, "settings": run.settings, "provenance": run.provenance}
+    with _whole(folder / "models.npz", "wb") as file:
+        np.savez(file, W=run.theta.W, b=run.theta.b, c=run.theta.c)
+    with _whole(folder / "curve.csv") as file:
+        run.curve.to_csv(file, index=False, float_format="%.10g")
+    with _whole(folder / "wall.json") as file:
+        json.dump(run.wall, file, indent=2)
+    with _whole(folder / "run.json") as file:
+        json.dump(about, file, indent=2, ensure_ascii=False)
+
+
+def load(folder):
+    """Read a run file.
+
+    Raises
+    ------
+    RunError
+        If a part is missing or damaged, or of another format version.
+    """
+    folder = Path(folder)
+    try:
+        about = json.loads((folder / "run.json").read_text())
+        if about.get("format") != FORMAT:
+            found = about.get("format")
+            raise RunError(f"{folder}: run file format {found}, expected {FORMAT}: run it again")
+        curve = pd.read_csv(folder / "curve.csv")
+        with np.load(folder / "models.npz", allow_pickle=False) as arrays:
+            theta = Parameters(arrays["W"], arrays["b"], arrays["c"])
+        wall = json.loads((folder / "wall.json").read_text())
+        return Run(about["settings"], about["provenance"], curve, theta, wall)
+    except FileNotFoundError as error:
+        raise RunError(f"{folder}: {Path(error.filename).name} is missing: run it again") from error
+    except (ValueError, KeyError, OSError) as error:
+        raise RunError(f"{folder}: damaged run file ({error}): delete it and run again") from error
+
+
+@contextmanager
+def _whole(path, mode="w"):
+    """A file that appears under its name only when it has been written to the end."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, mode, encoding=None if "b" in mode else "utf-8") as file:
+            yield file
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+# ----------------------------------------------------------------------------- progress
+
+
+class Progress:
+    """A line now and then with the share done and the time left.
+
+    Parameters
+    ----------
+    title : str
+    total : int
+    log : path, optional
+        Appended to; default: standard error.
+    every : float
+        Seconds between lines.
+    """
+
+    def __init__(self, title, total, log=None, every=10):
+        self.title, self.total, self.log, self.every = title, total, log, every
+        self.started = self.last = time.monotonic()
+        self.first = None  # where this session began: an interrupted run does not begin at 0
+        self.done = 0
+
+    def update(self, done):
+        """Say that ``done`` of ``total`` are done."""
+        self.first = done - 1 if self.first is None else self.first
+        self.done = done
+        self._line()
+
+    def note(self, share):
+        """Say how much of an evaluation is done."""
+        self._line(f"evaluation {share:.0%}")
+
+    def close(self):
+        """The last line."""
+        self._line("finished", force=True)
+
+    def _line(self, note="", force=False):
+        now = time.monotonic()
+        if not force and now - self.last < self.every:
+            return
+        self.last = now
+        first = self.first or 0
+        meter = tqdm.format_meter(
+            self.done, self.total, now - self.started, ncols=70, initial=first, unit="it"
+        )
+        line = f"{self.title}: {meter} {note}".rstrip() + "\n"
+        if self.log is None:
+            sys.stderr.write(line)
+        else:
+            with open(self.log, "a", encoding="utf-8") as file:
+                file.write(line)

@@ -1,0 +1,64 @@
+"""Seconds of training, one model at a time, as in Table 1 of the paper."""
+
+import time
+
+import numpy as np
+
+from .algorithms import STEPS, Hyperparameters
+from .backend import Stream, key, synchronize
+from .rbm import initialize
+
+ON = 0.13  # share of the pixels that are on in the synthetic rows, as in MNIST
+SMALL_STEP = 0.01  # the learning rate does not change the time
+
+
+def seconds_per_update(
+    n_visible,
+    n_hidden,
+    batch_size,
+    n_gibbs_steps,
+    n_inner_iterations,
+    n_gibbs_steps_inner,
+    n_updates,
+    trials,
+    xp=np,
+    report=lambda done: None,
+):
+    """Time every algorithm on synthetic rows of {0, 1}, evaluation not included.
+
+    The algorithms take turns within a trial, so that a machine that gets slower or faster
+    does so for all of them; a trial's first updates, not timed, warm up.
+
+    Returns
+    -------
+    dict of algorithm -> ndarray (trials,)
+        Seconds per parameter update.
+    """
+    seconds = {name: np.empty(trials) for name in STEPS}
+    mean = np.full(n_visible, ON)
+    for trial in range(trials):
+        stream = Stream([key("timing", trial)], xp)
+        theta = initialize(mean, n_hidden, [key("timing", "init", trial)], xp)
+        v = (stream.uniform(batch_size, n_visible) < ON).astype(xp.float32)
+        for turn, name in enumerate(STEPS):
+            one = xp.full(1, SMALL_STEP, xp.float32)
+            inner = name in ("sdcp", "sdcp_d")
+            hyper = Hyperparameters(
+                learning_rate=one,
+                epsilon=one * 10,
+                lambda_hessian=one * 0,
+                n_gibbs_steps=n_gibbs_steps_inner if inner else n_gibbs_steps,
+                n_inner_iterations=n_inner_iterations,
+                sliding_factor=0.01,
+                train_mean=xp.asarray(mean, xp.float32),
+            )
+            state = theta, {}
+            for update in range(-max(1, n_updates // 20), n_updates):
+                if update == 0:
+                    synchronize(xp)
+                    started = time.perf_counter()
+                state = STEPS[name](*state, v, hyper, stream)
+            synchronize(xp)
+            seconds[name][trial] = (time.perf_counter() - started) / n_updates
+            report(trial * len(STEPS) + turn + 1)
+    return seconds

@@ -1,0 +1,253 @@
+"""Training R replicas side by side: epochs, mini-batches, evaluation points, checkpoints, resume.
+
+Time is counted in parameter updates. An epoch visits every training image once, in an order
+that is drawn anew each epoch for each replica; the last mini-batch may be smaller.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from .algorithms import STEPS
+from .backend import Stream, array_module, random_words, synchronize, to_host
+from .rbm import Parameters
+
+CHECKPOINT_SECONDS = 60  # a kill loses at most about a minute of work
+DIVERGED_FACTOR = 2  # diverged: this many times as far below 0 as the uniform distribution
+
+
+class Training(NamedTuple):
+    """A finished training."""
+
+    theta: Parameters  # final models of all R replicas; NaN where diverged
+    curve: list  # a dict for each replica and evaluation point, as ``evaluate`` gives it
+    seconds: float  # spent on updates, without evaluation, over all interruptions
+    evaluation_seconds: float
+
+
+def updates_per_epoch(n_images, batch_size):
+    """⌈N / B⌉."""
+    return -(-n_images // batch_size)
+
+
+def train(
+    algorithm,
+    theta,
+    hyper,
+    images,
+    batch_size,
+    evaluation_updates,
+    evaluate,
+    order_keys,
+    chain_keys,
+    checkpoint=None,
+    fingerprint="",
+    report=lambda done: None,
+):
+    """Train R models and evaluate them on the way.
+
+    Parameters
+    ----------
+    algorithm : str
+        Name of the step in ``algorithms.STEPS``.
+    theta : Parameters
+        Initial models of the R replicas.
+    hyper : algorithms.Hyperparameters
+    images : array of uint8, shape (N, m)
+        Training images, on the device of ``theta``.
+    batch_size : int
+        B; N or more is full-batch training.
+    evaluation_updates : sequence of int
+        After how many updates to evaluate; training ends at the last.
+    evaluate : callable (theta, replicas, update) -> list of dict
+        One dict for each of the models given, with at least ``train``, the average train
+        log-likelihood. ``replicas`` are their numbers among all R.
+    order_keys, chain_keys : array_like of uint64, shape (R, 2)
+        Philox keys of the order of the images and of the Gibbs chains.
+    checkpoint : path, optional
+        Written atomically at every evaluation and once a minute; if it exists, training goes on
+        from there and gives, on the CPU, what it would have given undisturbed, to the bit.
+    fingerprint : str
+        Of the settings; a checkpoint with another one is not used.
+    report : callable (int), optional
+        Called with the number of updates done.
+
+    Returns
+    -------
+    Training
+
+    Notes
+    -----
+    A replica has diverged when, at an evaluation, its parameters or its train log-likelihood
+    are not finite, or that log-likelihood is below −2 m ln 2, twice as far below 0 as if every
+    image were equally likely. (Below its own start is no sign: S-DCP-D dives in its first
+    updates and comes back.) It is marked and stopped; the others go on as if it were not there.
+    """
+    xp = array_module(theta.W)
+    step = STEPS[algorithm]
+    state = _State(theta, {}, Stream(chain_keys, xp), 0, np.arange(len(theta.W)), [], 0.0, 0.0)
+    if checkpoint:
+        state = _resume(checkpoint, fingerprint, state, xp)
+    per_epoch = updates_per_epoch(len(images), batch_size)
+    orders = _Orders(order_keys, len(images), xp)
+
+    for target in sorted(set(evaluation_updates)):
+        if any(point["update"] >= target for point in state.curve):
+            continue  # done before the interruption
+        hyper_active = hyper.select(_index(state.active, xp))
+        clock = saved = time.monotonic()
+        while state.update < target and len(state.active):
+            epoch, batch = divmod(state.update, per_epoch)
+            if per_epoch == 1:  # full batch: the order of the images is of no consequence
+                v = xp.broadcast_to(images, (len(state.active), *images.shape))
+            else:
+                rows = orders.of(epoch, state.active)[:, batch * batch_size :][:, :batch_size]
+                v = images[rows]
+            v = v.astype(xp.float32)
+            theta, memory = step(state.theta, state.memory, v, hyper_active, state.stream)
+            state = state._replace(theta=theta, memory=memory, update=state.update + 1)
+            report(state.update)
+            if checkpoint and time.monotonic() - saved > CHECKPOINT_SECONDS:
+                now = time.monotonic()
+                state, clock = state._replace(seconds=state.seconds + now - clock), now
+                _save(checkpoint, fingerprint, state)
+                saved = time.monotonic()
+        synchronize(xp)
+        trained = time.monotonic()
+        state = _evaluate(state, target, target / per_epoch, evaluate, xp)
+        state = state._replace(
+            seconds=state.seconds + trained - clock,
+            evaluation_seconds=state.evaluation_seconds + time.monotonic() - trained,
+        )
+        if checkpoint:
+            _save(checkpoint, fingerprint, state)
+
+    shapes = [(len(order_keys), *array.shape[1:]) for array in state.theta]
+    final = [np.full(shape, np.nan, np.float32) for shape in shapes]
+    for whole, part in zip(final, state.theta, strict=True):
+        whole[state.active] = to_host(part)
+    return Training(Parameters(*final), state.curve, state.seconds, state.evaluation_seconds)
+
+
+class _State(NamedTuple):
+    """Where training stands: all that a checkpoint stores."""
+
+    theta: Parameters  # of the active replicas
+    memory: dict  # of the algorithm, active replicas
+    stream: Stream  # active replicas
+    update: int
+    active: np.ndarray  # numbers of the replicas that have not diverged
+    curve: list
+    seconds: float
+    evaluation_seconds: float
+
+
+class _Orders:
+    """The order of the images in the present epoch, drawn once an epoch for each replica."""
+
+    def __init__(self, keys, n_images, xp):
+        self.keys, self.n_images, self.xp = keys, n_images, xp
+        self.held = None
+
+    def of(self, epoch, active):
+        if self.held is None or self.held[0] != epoch or len(self.held[1]) != len(active):
+            n_blocks = -(-self.n_images // 4)  # four words to a block
+            words = [random_words(self.keys[r], self.n_images, epoch * n_blocks) for r in active]
+            orders = np.array([np.argsort(w, kind="stable") for w in words])
+            self.held = epoch, active, self.xp.asarray(orders)
+        return self.held[2]
+
+
+def _evaluate(state, update, epoch, evaluate, xp):
+    """Add a point of the curve; mark and drop the replicas that have diverged."""
+    if not len(state.active):
+        return state
+    finite = np.all([to_host(xp.isfinite(p).reshape(len(p), -1).all(1)) for p in state.theta], 0)
+    points = [{"train": np.nan, "test": np.nan} for _ in state.active]
+    if finite.any():
+        rows = np.flatnonzero(finite)
+        found = evaluate(state.theta.select(_index(rows, xp)), state.active[rows], update)
+        for row, point in zip(rows, found, strict=True):
+            points[row] = point
+    bound = -DIVERGED_FACTOR * state.theta.b.shape[1] * np.log(2)
+    alive = [bool(np.isfinite(p["train"]) and p["train"] >= bound) for p in points]
+    for row, replica in enumerate(state.active.tolist()):
+        head = {"replica": replica, "epoch": epoch, "update": update}
+        points[row] = head | points[row] | {"status": "ok" if alive[row] else "diverged"}
+    state = state._replace(curve=state.curve + points)
+    if all(alive):
+        return state
+    rows = np.flatnonzero(alive)
+    on_device = _index(rows, xp)
+    return state._replace(
+        theta=state.theta.select(on_device),
+        memory={name: array[on_device] for name, array in state.memory.items()},
+        stream=state.stream.select(rows),
+        active=state.active[rows],
+    )
+
+
+def _index(rows, xp):
+    return rows if xp is np else xp.asarray(rows)
+
+
+# ------------------------------------------------------------------------- checkpoints
+
+
+def _save(path, fingerprint, state):
+    """Write a checkpoint whole, then move it into place."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = sorted({name for point in state.curve for name in point} - {"status"})
+    arrays = {f"theta_{n}": to_host(a) for n, a in zip("Wbc", state.theta, strict=True)}
+    arrays |= {f"memory_{name}": to_host(array) for name, array in state.memory.items()}
+    arrays |= {f"curve_{n}": [point.get(n, np.nan) for point in state.curve] for n in names}
+    arrays["curve_status"] = np.array([point["status"] for point in state.curve], dtype="U8")
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "wb") as file:
+            np.savez(
+                file,
+                fingerprint=fingerprint,
+                position=state.stream.position,
+                update=state.update,
+                active=state.active,
+                seconds=state.seconds,
+                evaluation_seconds=state.evaluation_seconds,
+                **arrays,
+            )
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _resume(path, fingerprint, state, xp):
+    """The state stored at ``path`` if it belongs to this training, else ``state``."""
+    if not Path(path).exists():
+        return state
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            stored = dict(file)
+    except (OSError, ValueError, EOFError):
+        return state  # cannot be read: start anew
+    if str(stored["fingerprint"]) != fingerprint:
+        return state
+    curve = {k.removeprefix("curve_"): v for k, v in stored.items() if k.startswith("curve_")}
+    memory = {k.removeprefix("memory_"): v for k, v in stored.items() if k.startswith("memory_")}
+    rows = zip(*(array.tolist() for array in curve.values()), strict=True)
+    points = [dict(zip(curve, row, strict=True)) for row in rows]
+    active = stored["active"]
+    stream = Stream(state.stream.keys[active], xp, int(stored["position"]))
+    return _State(
+        theta=Parameters(*(xp.asarray(stored[f"theta_{n}"]) for n in "Wbc")),
+        memory={name: xp.asarray(array) for name, array in memory.items()},
+        stream=stream,
+        update=int(stored["update"]),
+        active=active,
+        curve=points,
+        seconds=float(stored["seconds"]),
+        evaluation_seconds=float(stored["evaluation_seconds"]),
+    )
