@@ -17,6 +17,7 @@ import hashlib
 import os
 import shutil
 import struct
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -230,12 +231,8 @@ def _copy(source, target, sha256):
         return f"{source} is not there"
     if _sha256(source) != sha256:
         return f"{source} is damaged (wrong checksum)"
-    part = target.with_name(target.name + ".part")
-    try:
-        shutil.copyfile(source, part)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_file(target, "wb") as file, source.open("rb") as original:
+        shutil.copyfileobj(original, file)
     return None
 
 
@@ -271,3 +268,15 @@ def _sha256(path):
 def _catalogue():
     with open(CATALOGUE) as file:
         return yaml.safe_load(file)
+
+
+@contextmanager
+def whole_file(path, mode="w"):
+    """A file that appears under its name only when it has been written to the end."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, mode, encoding=None if "b" in mode else "utf-8") as file:
+            yield file
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

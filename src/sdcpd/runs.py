@@ -12,11 +12,9 @@ is a folder of plain files, each written whole and moved into place:
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +25,7 @@ from tqdm import tqdm
 
 from . import ROOT, __version__, backend, data
 from .algorithms import STEPS, Hyperparameters
+from .data import whole_file
 from .likelihood import Evaluator
 from .rbm import Parameters, initialize
 from .training import train, updates_per_epoch
@@ -240,13 +239,13 @@ def save(run, folder):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     about = {"format": FORMAT, "settings": run.settings, "provenance": run.provenance}
-    with _whole(folder / "models.npz", "wb") as file:
+    with whole_file(folder / "models.npz", "wb") as file:
         np.savez(file, W=run.theta.W, b=run.theta.b, c=run.theta.c)
-    with _whole(folder / "curve.csv") as file:
+    with whole_file(folder / "curve.csv") as file:
         run.curve.to_csv(file, index=False, float_format="%.10g")
-    with _whole(folder / "wall.json") as file:
+    with whole_file(folder / "wall.json") as file:
         json.dump(run.wall, file, indent=2)
-    with _whole(folder / "run.json") as file:
+    with whole_file(folder / "run.json") as file:
         json.dump(about, file, indent=2, ensure_ascii=False)
 
 
@@ -273,18 +272,6 @@ def load(folder):
         raise RunError(f"{folder}: {Path(error.filename).name} is missing: run it again") from error
     except (ValueError, KeyError, OSError) as error:
         raise RunError(f"{folder}: damaged run file ({error}): delete it and run again") from error
-
-
-@contextmanager
-def _whole(path, mode="w"):
-    """A file that appears under its name only when it has been written to the end."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, mode, encoding=None if "b" in mode else "utf-8") as file:
-            yield file
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 # ----------------------------------------------------------------------------- progress

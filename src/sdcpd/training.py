@@ -4,7 +4,6 @@ Time is counted in parameter updates. An epoch visits every training image once,
 that is drawn anew each epoch for each replica; the last mini-batch may be smaller.
 """
 
-import os
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +12,7 @@ import numpy as np
 
 from .algorithms import STEPS
 from .backend import Stream, array_module, random_words, synchronize, to_host
+from .data import whole_file
 from .rbm import Parameters
 
 CHECKPOINT_SECONDS = 60  # a kill loses at most about a minute of work
@@ -206,22 +206,17 @@ def _save(path, fingerprint, state):
     arrays |= {f"memory_{name}": to_host(array) for name, array in state.memory.items()}
     arrays |= {f"curve_{n}": [point.get(n, np.nan) for point in state.curve] for n in names}
     arrays["curve_status"] = np.array([point["status"] for point in state.curve], dtype="U8")
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, "wb") as file:
-            np.savez(
-                file,
-                fingerprint=fingerprint,
-                position=state.stream.position,
-                update=state.update,
-                active=state.active,
-                seconds=state.seconds,
-                evaluation_seconds=state.evaluation_seconds,
-                **arrays,
-            )
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_file(path, "wb") as file:
+        np.savez(
+            file,
+            fingerprint=fingerprint,
+            position=state.stream.position,
+            update=state.update,
+            active=state.active,
+            seconds=state.seconds,
+            evaluation_seconds=state.evaluation_seconds,
+            **arrays,
+        )
 
 
 def _resume(path, fingerprint, state, xp):
