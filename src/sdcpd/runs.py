@@ -12,6 +12,7 @@ is a folder of plain files, each written whole and moved into place:
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -78,19 +79,18 @@ class Run(NamedTuple):
     wall: dict
 
 
-def execute(settings, backend_name="auto", checkpoint=None, data_folder=ROOT / "data", log=None):
-    """Train and evaluate all trials of a run.
+def execute(settings, folder=None, backend_name="auto", data_folder=ROOT / "data"):
+    """Train and evaluate all trials of a run, and write its run file.
 
     Parameters
     ----------
     settings : dict
         Exactly the keys of ``SETTINGS``.
+    folder : path, optional
+        Where the run file is written, and where an interrupted run left the checkpoint that it
+        goes on from.
     backend_name : {"auto", "numpy", "cupy"}
-    checkpoint : path, optional
-        Where an interrupted run goes on from.
     data_folder : path
-    log : path, optional
-        Progress goes there; default: standard error.
 
     Returns
     -------
@@ -127,7 +127,8 @@ def execute(settings, backend_name="auto", checkpoint=None, data_folder=ROOT / "
         train_mean=xp.asarray(train_mean, xp.float32),
     )
     points = evaluation_updates(s, len(dataset.train))
-    progress = Progress(f"{s['dataset']} {s['algorithm']} {s['n_hidden']}h", points[-1], log)
+    progress = Progress(f"{s['dataset']} {s['algorithm']} {s['n_hidden']}h", points[-1])
+    checkpoint = Path(folder) / "checkpoint.npz" if folder else None
     try:
         images = xp.asarray(dataset.train)
         test = images if dataset.test is dataset.train else xp.asarray(dataset.test)
@@ -167,7 +168,11 @@ def execute(settings, backend_name="auto", checkpoint=None, data_folder=ROOT / "
         "training_seconds": round(result.seconds, 3),
         "evaluation_seconds": round(result.evaluation_seconds, 3),
     }
-    return Run(settings, provenance(xp), curve, result.theta, wall)
+    run = Run(settings, provenance(xp), curve, result.theta, wall)
+    if folder:
+        save(run, folder)
+        checkpoint.unlink(missing_ok=True)
+    return run
 
 
 def check_settings(settings):
@@ -280,18 +285,19 @@ def load(folder):
 class Progress:
     """A line now and then with the share done and the time left.
 
+    Lines go to standard error, or to the file that SDCPD_PROGRESS_LOG names: a notebook's own
+    output is for its reader.
+
     Parameters
     ----------
     title : str
     total : int
-    log : path, optional
-        Appended to; default: standard error.
     every : float
         Seconds between lines.
     """
 
-    def __init__(self, title, total, log=None, every=10):
-        self.title, self.total, self.log, self.every = title, total, log, every
+    def __init__(self, title, total, every=10):
+        self.title, self.total, self.every = title, total, every
         self.started = self.last = time.monotonic()
         self.first = None  # where this session began: an interrupted run does not begin at 0
         self.done = 0
@@ -315,13 +321,12 @@ class Progress:
         if not force and now - self.last < self.every:
             return
         self.last = now
-        first = self.first or 0
-        meter = tqdm.format_meter(
-            self.done, self.total, now - self.started, ncols=70, initial=first, unit="it"
-        )
+        elapsed, first = now - self.started, self.first or 0
+        meter = tqdm.format_meter(self.done, self.total, elapsed, ncols=70, initial=first)
         line = f"{self.title}: {meter} {note}".rstrip() + "\n"
-        if self.log is None:
-            sys.stderr.write(line)
-        else:
-            with open(self.log, "a", encoding="utf-8") as file:
+        log = os.environ.get("SDCPD_PROGRESS_LOG")
+        if log:
+            with open(log, "a", encoding="utf-8") as file:
                 file.write(line)
+        else:
+            sys.stderr.write(line)

@@ -1,0 +1,48 @@
+# Every table and figure of the paper, from the data on: uv run snakemake --cores all
+# One of them with what it needs:                        uv run snakemake --cores all figures/fig2_mnist.pdf
+# Names and dependencies only; what is computed stands in notebooks/ and src/sdcpd/.
+from snakemake.utils import min_version
+
+min_version("9.8")
+
+
+configfile: "workflow/config/config.yaml"
+
+
+include: "workflow/rules/common.smk"
+
+
+configfile: "workflow/config/paper.yaml"
+
+
+if SCALE != "paper":
+
+    configfile: f"workflow/config/{SCALE}.yaml"
+
+
+check_config()
+
+
+report: "workflow/report/workflow.rst"
+
+
+include: "workflow/rules/data.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/figures.smk"
+include: "workflow/rules/tables.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        [f"figures/{name}.pdf" for name in [*CURVE_FIGURES, *SAMPLE_FIGURES]],
+        "figures/table1_timing.md",
+        "figures/validation.md",
+
+
+onstart:
+    announce()
+
+
+onerror:
+    summarize_failures()

@@ -1,0 +1,317 @@
+"""The paper's figures and tables from run files. One colour and marker per algorithm everywhere.
+
+The colours are Okabe & Ito's, which colour-blind readers can tell apart; markers and direct
+labels do the same in grey print.
+"""
+
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+from .algorithms import LABELS
+
+STYLES = {
+    "cd": ("#56B4E9", "v"),
+    "pcd": ("#CC79A7", "s"),
+    "cg": ("#E69F00", "^"),
+    "sdcp": ("#009E73", "o"),
+    "sdcp_d": ("#000000", "D"),
+}
+NAMES = {
+    "bars_and_stripes": "Bars & Stripes",
+    "mnist": "MNIST",
+    "mnist_bernoulli": "MNIST (our Bernoulli binarization)",
+    "caltech101_silhouettes": "CalTech 101 Silhouettes",
+    "kannada_mnist": "Kannada-MNIST",
+}
+MIN_ESS = 10  # an AIS estimate with a smaller effective sample size is marked
+
+mpl.rcParams.update(
+    {
+        "svg.hashsalt": "sdcpd",  # with SOURCE_DATE_EPOCH=0: the same bytes every time
+        "svg.fonttype": "none",
+        "pdf.fonttype": 42,
+        "font.size": 9,
+        "axes.titlesize": 10,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.alpha": 0.3,
+        "legend.frameon": False,
+        "figure.dpi": 110,
+        "savefig.dpi": 200,
+    }
+)
+
+
+def save(figure, stem):
+    """Write ``stem``.pdf, .png and .svg."""
+    Path(stem).parent.mkdir(parents=True, exist_ok=True)
+    for suffix in ("pdf", "png", "svg"):
+        figure.savefig(f"{stem}.{suffix}", bbox_inches="tight")
+
+
+def save_table(table, stem, caption):
+    """Write ``stem``.csv, .md and .tex from a DataFrame whose cells are text or numbers."""
+    Path(stem).parent.mkdir(parents=True, exist_ok=True)
+    table.to_csv(f"{stem}.csv", index=False)
+    Path(f"{stem}.md").write_text(f"{caption}\n\n{table.to_markdown(index=False)}\n")
+    latex = table.to_latex(
+        index=False, escape=True, caption=caption, label=f"tab:{Path(stem).name}"
+    )
+    Path(f"{stem}.tex").write_text(latex)
+
+
+def summarize(run):
+    """Mean, maximum and spread over trials at each evaluation point of a run.
+
+    Diverged trials leave the mean and the maximum at the point where they diverged; ``trials``
+    counts those that are left.
+
+    Returns
+    -------
+    DataFrame
+        epoch, update, trials, train_mean, train_max, train_low, train_high and the same for
+        test, ess (the smallest). low … high is the 95 % interval of the mean over trials.
+    """
+    alive = run.curve[run.curve.status == "ok"]
+    groups = alive.groupby(["epoch", "update"])
+    table = groups.agg(trials=("trial", "size"), ess=("ess", "min"))
+    for part in ("train", "test"):
+        half = 1.96 * groups[part].std(ddof=1).fillna(0) / np.sqrt(table.trials)
+        table[f"{part}_mean"] = groups[part].mean()
+        table[f"{part}_max"] = groups[part].max()
+        table[f"{part}_low"] = table[f"{part}_mean"] - half
+        table[f"{part}_high"] = table[f"{part}_mean"] + half
+    return table.reset_index()
+
+
+def published(path, **where):
+    """Rows of a published-curves file with these values, algorithm names as in this package."""
+    table = pd.read_csv(path)
+    for column, value in where.items():
+        table = table[table[column] == value]
+    back = {label: name for name, label in LABELS.items()}
+    return table.assign(algorithm=table.algorithm.map(back)).dropna(subset="algorithm")
+
+
+def budget_note(run, paper_budget):
+    """Where a run spent less than the paper, in words; empty where it did not."""
+    settings, less = run.settings, []
+    if settings["trials"] < paper_budget["trials"]:
+        plural = "s" if settings["trials"] > 1 else ""
+        less.append(f"{settings['trials']} trial{plural} (paper: {paper_budget['trials']})")
+    if settings["epochs"] < paper_budget["epochs"]:
+        less.append(f"{settings['epochs']:g} epochs (paper: {paper_budget['epochs']:,})")
+    ours, papers = settings["ais"], paper_budget["ais"]
+    if ours and papers and ours["n_temperatures"] < papers["n_temperatures"]:
+        paper = f"{papers['n_temperatures']:,}"
+        less.append(f"AIS with {ours['n_temperatures']:,} temperatures (paper: {paper})")
+    if ours and papers and ours["n_particles"] < papers["n_particles"]:
+        less.append(f"{ours['n_particles']} AIS particles (paper: {papers['n_particles']})")
+    return f"Reduced budget: {'; '.join(less)}." if less else ""
+
+
+def describe_runs(runs, paper_budget):
+    """The lines under a figure's title: device, date and budget."""
+    devices = sorted({run.provenance["device"] for run in runs})
+    dates = sorted({run.wall["finished"][:10] for run in runs})
+    diverged = sum(int((run.curve.status == "diverged").sum()) for run in runs)
+    lines = [f"{' and '.join(devices)}, {' to '.join(dict.fromkeys((dates[0], dates[-1])))}"]
+    note = budget_note(runs[0], paper_budget)
+    if note:
+        lines.append(note)
+    if diverged:
+        lines.append(f"{diverged} diverged trial{'s' if diverged > 1 else ''} left out.")
+    return lines
+
+
+def likelihood_curves(runs, paper_budget, published_curves=None):
+    """Figures 1–4: mean and maximum over trials of the average log-likelihood, train and test.
+
+    Parameters
+    ----------
+    runs : list of runs.Run
+        One for each algorithm.
+    published_curves : DataFrame, optional
+        epoch, algorithm, panel and avg_loglik; drawn dashed beside ours.
+
+    Returns
+    -------
+    Figure
+    """
+    same = runs[0].settings["dataset"] == "bars_and_stripes"  # test is train
+    parts = ("test",) if same else ("train", "test")
+    figure, axes = plt.subplots(
+        len(parts), 2, figsize=(10, 3.6 * len(parts) + 0.7), sharex=True, squeeze=False
+    )
+    shorter = runs[0].settings["epochs"] < paper_budget["epochs"] and published_curves is not None
+    for row, part in enumerate(parts):
+        for column, statistic in enumerate(("mean", "max")):
+            axis = axes[row, column]
+            for run in runs:
+                _draw_curve(axis, run, part, statistic, shorter)
+            if published_curves is not None:
+                panel = f"{'train=test' if same else part}-{statistic}"
+                _draw_published(axis, published_curves[published_curves.panel.isin([panel])])
+            what = "train = test" if same else part
+            axis.set_title(f"{what}, {'mean' if statistic == 'mean' else 'maximum'} over trials")
+            if column == 0:
+                axis.set_ylabel("average log-likelihood (nats)")
+            if row == len(parts) - 1:
+                axis.set_xlabel("epoch" + (" (logarithmic)" if shorter else ""))
+            if shorter:
+                axis.set_xscale("log")
+    _legend(figure, axes[0, 0], published_curves is not None)
+    settings = runs[0].settings
+    title = f"{NAMES[settings['dataset']]}, {settings['n_hidden']} hidden units"
+    _headline(figure, title, describe_runs(runs, paper_budget))
+    return figure
+
+
+def _draw_curve(axis, run, part, statistic, logarithmic):
+    color, marker = STYLES[run.settings["algorithm"]]
+    table = summarize(run)
+    if logarithmic:
+        table = table[table.epoch > 0]
+    label = LABELS[run.settings["algorithm"]]
+    every = max(1, len(table) // 10)
+    values = table[f"{part}_{statistic}"]
+    axis.plot(
+        table.epoch, values, color=color, marker=marker, markevery=every, ms=4, lw=1.4, label=label
+    )
+    if statistic == "mean" and run.settings["trials"] > 1:
+        low, high = table[f"{part}_low"], table[f"{part}_high"]
+        axis.fill_between(table.epoch, low, high, color=color, alpha=0.15, lw=0)
+    doubtful = table[table.ess < MIN_ESS]
+    axis.plot(
+        doubtful.epoch, doubtful[f"{part}_{statistic}"], "o", ms=10, mfc="none", mec="red", lw=0
+    )
+
+
+def _draw_published(axis, curves):
+    for algorithm, curve in curves.groupby("algorithm"):
+        color, marker = STYLES[algorithm]
+        axis.plot(
+            curve.epoch,
+            curve.avg_loglik,
+            color=color,
+            marker=marker,
+            ms=3.5,
+            mfc="white",
+            lw=1,
+            ls=(0, (4, 2)),
+        )
+
+
+def _legend(figure, axis, with_published):
+    handles, labels = axis.get_legend_handles_labels()
+    line = mpl.lines.Line2D
+    if with_published:
+        handles.append(
+            line([], [], color="0.4", lw=1, ls=(0, (4, 2)), marker="o", mfc="white", ms=4)
+        )
+        labels.append("published (dashed)")
+    if any(len(drawn.get_xdata()) for drawn in axis.lines if drawn.get_markeredgecolor() == "red"):
+        handles.append(line([], [], marker="o", ms=9, mfc="none", mec="red", lw=0))
+        labels.append(f"AIS effective sample size < {MIN_ESS}")
+    figure.legend(handles, labels, loc="lower center", ncols=len(handles), fontsize=8.5)
+
+
+def _headline(figure, title, lines):
+    height = figure.get_figheight()
+    top = 0.12 + 0.26 + 0.17 * len(lines)  # inches
+    figure.tight_layout(rect=(0, 0.32 / height, 1, 1 - top / height))
+    figure.text(0.01, 1 - 0.1 / height, title, fontsize=12, weight="bold", va="top")
+    figure.text(0.01, 1 - 0.36 / height, "\n".join(lines), fontsize=8.5, color="0.3", va="top")
+
+
+def known_rates(runs, paper_budget, published_curves):
+    """Bars & Stripes with stated learning rates: a panel a rate, ours solid, published dashed."""
+    rates = sorted({run.settings["hyperparameters"]["learning_rate"] for run in runs})
+    figure, axes = plt.subplots(1, len(rates), figsize=(10, 4.2), sharey=True, squeeze=False)
+    for axis, rate in zip(axes[0], rates, strict=True):
+        for run in runs:
+            if run.settings["hyperparameters"]["learning_rate"] == rate:
+                _draw_curve(axis, run, "test", "mean", False)
+        _draw_published(axis, published_curves[published_curves.learning_rate == rate])
+        axis.set_title(f"learning rate η = {rate:g}")
+        axis.set_xlabel("update (= epoch)")
+    axes[0, 0].set_ylabel("average log-likelihood (nats)")
+    _legend(figure, axes[0, 0], True)
+    title = "Bars & Stripes, 4 hidden units, K = 12, d = 3, K′ = 4, mean over trials"
+    _headline(figure, title, describe_runs(runs, paper_budget))
+    return figure
+
+
+def sample_grids(runs, images, image_shape, paper_budget, n_steps):
+    """Figure 5: a grid of generated images for each algorithm.
+
+    Parameters
+    ----------
+    images : list of ndarray or None, (n_images, m)
+        For each run; None where no trial is left.
+    """
+    figure, axes = plt.subplots(1, len(runs), figsize=(2.1 * len(runs), 3.2))
+    for axis, run, states in zip(np.atleast_1d(axes), runs, images, strict=True):
+        axis.set_title(LABELS[run.settings["algorithm"]])
+        axis.set_axis_off()
+        if states is None:
+            axis.text(0.5, 0.5, "diverged", ha="center", va="center", transform=axis.transAxes)
+            continue
+        axis.imshow(tile(states, image_shape), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    settings = runs[0].settings
+    title = f"{NAMES[settings['dataset']]}: {len(images[0])} images after {n_steps:,} Gibbs steps"
+    lines = describe_runs(runs, paper_budget)
+    if n_steps < paper_budget["samples"]["n_steps"]:
+        lines.append(f"Gibbs steps reduced (paper: {paper_budget['samples']['n_steps']:,}).")
+    _headline(figure, title, lines)
+    return figure
+
+
+def tile(images, image_shape, gap=0.5):
+    """Images (N, m) as one square picture with grey gaps between them."""
+    rows, columns = image_shape
+    side = int(np.ceil(np.sqrt(len(images))))
+    border = 1
+    picture = np.full((side * (rows + border) + border, side * (columns + border) + border), gap)
+    for index, image in enumerate(images):
+        top = border + (index // side) * (rows + border)
+        left = border + (index % side) * (columns + border)
+        picture[top : top + rows, left : left + columns] = image.reshape(image_shape)
+    return picture
+
+
+def trial_curves(run):
+    """All trials of one run: average log-likelihood, train and test."""
+    same = run.settings["dataset"] == "bars_and_stripes"
+    parts = ("test",) if same else ("train", "test")
+    figure, axes = plt.subplots(1, len(parts), figsize=(5 * len(parts), 3.2), squeeze=False)
+    color, _ = STYLES[run.settings["algorithm"]]
+    for axis, part in zip(axes[0], parts, strict=True):
+        for _, trial in run.curve.groupby("trial"):
+            axis.plot(trial.epoch, trial[part], color=color, lw=0.8, alpha=0.6)
+        table = summarize(run)
+        axis.plot(table.epoch, table[f"{part}_mean"], color="0.2", lw=2, ls="--", label="mean")
+        axis.set_title("train = test" if same else part)
+        axis.set_xlabel("epoch")
+        axis.legend(loc="lower right")
+    axes[0, 0].set_ylabel("average log-likelihood (nats)")
+    figure.tight_layout()
+    return figure
+
+
+def filters(run, image_shape, trial=0, n=25):
+    """The weights of the first ``n`` hidden units of one trial, as images of the visible layer."""
+    W = run.theta.W[trial, :n]
+    scale = np.abs(W).max() or 1
+    side = int(np.ceil(np.sqrt(len(W))))
+    figure, axis = plt.subplots(figsize=(0.7 * side + 1, 0.7 * side))
+    drawn = axis.imshow(tile(W, image_shape, gap=np.nan), cmap="RdBu_r", vmin=-scale, vmax=scale)
+    axis.set_axis_off()
+    figure.colorbar(drawn, ax=axis, label="weight", shrink=0.8)
+    figure.tight_layout()
+    return figure

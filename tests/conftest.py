@@ -1,0 +1,57 @@
+"""What several test files share: small random models, brute-force oracles, the real datasets."""
+
+import itertools
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sdcpd import ROOT, data
+from sdcpd.rbm import Parameters
+
+
+def random_models(n_visible, n_hidden, seed, scale=1.0, replicas=1, dtype=np.float64):
+    """Models with all parameters ~ N(0, scale²)."""
+    rng = np.random.default_rng(seed)
+    shapes = (replicas, n_hidden, n_visible), (replicas, n_visible), (replicas, n_hidden)
+    return Parameters(*(rng.normal(0, scale, shape).astype(dtype) for shape in shapes))
+
+
+def random_bits(*shape, seed, p=0.5, dtype=np.float32):
+    return (np.random.default_rng(seed).random(shape) < p).astype(dtype)
+
+
+def all_states(n_units):
+    """(2^n, n): every state of n units."""
+    return np.array(list(itertools.product((0.0, 1.0), repeat=n_units)))
+
+
+def joint_log_weights(theta, replica=0):
+    """−E(v, h) of one model for every v and every h, float64 (2^m, 2^n): eq. 2, term by term."""
+    W, b, c = (np.asarray(array[replica], np.float64) for array in theta)
+    v, h = all_states(len(b)), all_states(len(c))
+    return np.einsum("hi,ij,vj->vh", h, W, v) + (v @ b)[:, None] + (h @ c)[None, :]
+
+
+def joint_probabilities(theta, replica=0):
+    """p(v, h) of one model, (2^m, 2^n)."""
+    weights = np.exp(joint_log_weights(theta, replica))
+    return weights / weights.sum()
+
+
+@pytest.fixture(scope="session")
+def real_dataset():
+    """A function name -> Dataset that skips the test where the files cannot be had."""
+    folders = [ROOT / "data", Path(os.environ.get("SDCPD_DATA_MIRROR") or ROOT / "data")]
+    loaded = {}
+
+    def get(name):
+        for folder in folders:
+            if name not in loaded and all((folder / file).exists() for file in data.files_of(name)):
+                loaded[name] = data.load(name, folder)
+        if name not in loaded:
+            pytest.skip(f"no files of {name}: set SDCPD_DATA_MIRROR, or download them into data/")
+        return loaded[name]
+
+    return get

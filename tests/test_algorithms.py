@@ -1,0 +1,371 @@
+"""Each algorithm against the paper's pseudo-code as literal loops, and gradients by enumeration."""
+
+import math
+
+import numpy as np
+import pytest
+from conftest import all_states, joint_log_weights, joint_probabilities, random_bits, random_models
+from scipy.special import logsumexp
+
+from sdcpd import algorithms
+from sdcpd.algorithms import STEPS, Hyperparameters, hessian_diagonal
+from sdcpd.backend import Stream, key
+from sdcpd.rbm import Parameters
+
+M, N = 4, 3  # visible and hidden units of the small models
+V, H = all_states(M), all_states(N)
+
+
+def hyperparameters(replicas, dtype=np.float64, n_visible=M, **changes):
+    """Other values in each replica, so that a mix-up shows; the first λ_H is the paper's 0."""
+    return Hyperparameters(
+        learning_rate=np.array([0.1, 0.5, 0.3][:replicas], dtype),
+        epsilon=np.array([0.1, 0.05, 0.2][:replicas], dtype),
+        lambda_hessian=np.array([0, 0.9, 0.5][:replicas], dtype),
+        n_gibbs_steps=2,
+        n_inner_iterations=3,
+        sliding_factor=0.1,
+        train_mean=np.linspace(0.2, 0.7, n_visible).astype(dtype),
+    )._replace(**changes)
+
+
+def keys(replicas):
+    return [key("chain", replica) for replica in range(replicas)]
+
+
+def run(name, theta, batches, hyper, chain_keys):
+    """A few mini-batches in a row: the models after each, and the last memory."""
+    stream, memory, after = Stream(chain_keys, np), {}, []
+    for v in batches:
+        theta, memory = STEPS[name](theta, memory, v, hyper, stream)
+        after.append(theta)
+    return after, memory
+
+
+# ------------------------------------------- the pseudo-code, one model, sample by sample
+#
+# θ is one flat vector [W row by row, b, c]. The uniforms of a Gibbs step are drawn for the whole
+# mini-batch, the hidden units' before the visible units', as the package draws them.
+
+
+def flat(theta, replica):
+    return np.concatenate([np.asarray(a[replica], np.float64).ravel() for a in theta])
+
+
+def unflat(theta):
+    return theta[: N * M].reshape(N, M), theta[N * M : N * M + M], theta[N * M + M :]
+
+
+def logistic(x):
+    return 1 / (1 + math.exp(-x))
+
+
+def p_hidden(theta, v):
+    W, _, c = unflat(theta)
+    return [logistic(c[i] + sum(W[i, j] * v[j] for j in range(M))) for i in range(N)]
+
+
+def p_visible(theta, h):
+    W, b, _ = unflat(theta)
+    return [logistic(b[j] + sum(W[i, j] * h[i] for i in range(N))) for j in range(M)]
+
+
+def f_prime(theta, v):
+    """∇g at v, and f̂′ where v is a sample: −E_{p(h|v)}[∇E(v, h)]."""
+    p = p_hidden(theta, v)
+    return np.array([p_i * v_j for p_i in p for v_j in v] + list(v) + p)
+
+
+def chains(theta, V_T, n_steps, stream, shift_v=0, shift_h=0):
+    """``n_steps`` Gibbs steps of each chain; the shifts are the offsets of a centered RBM."""
+    shape_h, shape_v = (len(V_T), N), (len(V_T), M)
+    draws = [(stream.uniform(*shape_h)[0], stream.uniform(*shape_v)[0]) for _ in range(n_steps)]
+    ends = []
+    for s, v in enumerate(V_T):
+        for u_h, u_v in draws:
+            p = p_hidden(theta, v - shift_v)
+            h = np.array([float(u_h[s, i] < p[i]) for i in range(N)])
+            p = p_visible(theta, h - shift_h)
+            v = np.array([float(u_v[s, j] < p[j]) for j in range(M)])
+        ends.append(v)
+    return ends
+
+
+def literal_cd(theta, state, batch, hp, stream):
+    samples = chains(theta, batch, hp.n_gibbs_steps, stream)
+    data = sum(f_prime(theta, v) for v in batch) / len(batch)
+    model = sum(f_prime(theta, v) for v in samples) / len(batch)
+    return theta + hp.learning_rate * (data - model)
+
+
+def literal_pcd(theta, state, batch, hp, stream):
+    state["chains"] = chains(theta, state.get("chains", batch), hp.n_gibbs_steps, stream)
+    data = sum(f_prime(theta, v) for v in batch) / len(batch)
+    model = sum(f_prime(theta, v) for v in state["chains"]) / len(state["chains"])
+    return theta + hp.learning_rate * (data - model)
+
+
+def literal_cg(theta, state, batch, hp, stream):
+    """Algorithm 1 (dd_s^b) of Melchior et al., in the parameters of the centered RBM
+
+    E(v, h) = −(v − μ)ᵀb′ − c′ᵀ(h − λ) − (h − λ)ᵀW(v − μ), so b = b′ − Wᵀλ and c = c′ − Wμ.
+    """
+    eta, nu = hp.learning_rate, hp.sliding_factor
+    if not state:
+        mu, lam = hp.train_mean, np.full(N, 0.5)
+        W, b, c = unflat(theta)
+        state.update(mu=mu, lam=lam, W=W, b=b + W.T @ lam, c=c + W @ mu)
+    W, b, c, mu, lam = (state[name] for name in ("W", "b", "c", "mu", "lam"))
+    centered = np.concatenate([W.ravel(), b, c])
+    h_d = [np.array(p_hidden(centered, v - mu)) for v in batch]
+    samples = chains(centered, batch, hp.n_gibbs_steps, stream, mu, lam)
+    h_m = [np.array(p_hidden(centered, v - mu)) for v in samples]
+
+    mu_new, lam_new = np.mean(batch, axis=0), np.mean(h_d, axis=0)
+    b = b + nu * W.T @ (lam_new - lam)  # same distribution at the new offsets
+    c = c + nu * W @ (mu_new - mu)
+    mu, lam = (1 - nu) * mu + nu * mu_new, (1 - nu) * lam + nu * lam_new
+
+    def mean_product(hs, vs):
+        return sum(np.outer(h - lam, v - mu) for h, v in zip(hs, vs, strict=True)) / len(vs)
+
+    W = W + eta * (mean_product(h_d, batch) - mean_product(h_m, samples))
+    b = b + eta * (mu_new - np.mean(samples, axis=0))
+    c = c + eta * (lam_new - np.mean(h_m, axis=0))
+    state.update(mu=mu, lam=lam, W=W, b=b, c=c)
+    return np.concatenate([W.ravel(), b - W.T @ lam, c - W @ mu])
+
+
+def literal_sdcp(theta, state, batch, hp, stream):
+    """Algorithm "S-DCP update", averaged over a mini-batch as Algorithm "S-DCP-D" is."""
+    tilde, V_T = theta, batch
+    for _ in range(hp.n_inner_iterations):
+        V_T = chains(tilde, V_T, hp.n_gibbs_steps, stream)
+        delta = np.zeros_like(theta)
+        for v, data in zip(V_T, batch, strict=True):
+            delta += f_prime(tilde, v) - f_prime(theta, data)
+        tilde = tilde - hp.learning_rate * delta / len(batch)
+    return tilde
+
+
+def literal_sdcp_d(theta, state, batch, hp, stream):
+    """Algorithm "S-DCP-D update for a mini-batch", with the average of H where λ_H > 0."""
+    tilde, V_T = theta, batch
+    for _ in range(hp.n_inner_iterations):
+        delta, G_f = np.zeros_like(theta), np.zeros_like(theta)
+        V_T = chains(tilde, V_T, hp.n_gibbs_steps, stream)
+        for i in range(len(batch)):
+            delta += f_prime(tilde, V_T[i]) - f_prime(theta, batch[i])
+            G_f += f_prime(tilde, V_T[i])
+        H_f = G_f / len(batch) * (1 - G_f / len(batch))
+        lam = hp.lambda_hessian
+        state["H"] = lam * state["H"] + (1 - lam) * H_f if state else H_f
+        tilde = tilde - hp.learning_rate / (state["H"] + hp.epsilon) * delta / len(batch)
+    return tilde
+
+
+LITERAL = {
+    "cd": literal_cd,
+    "pcd": literal_pcd,
+    "cg": literal_cg,
+    "sdcp": literal_sdcp,
+    "sdcp_d": literal_sdcp_d,
+}
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-10), (np.float32, 2e-5)])
+@pytest.mark.parametrize("name", LITERAL)
+def test_algorithm_is_the_papers_pseudo_code(name, dtype, tolerance):
+    """Signs, where chains start, when θ̃ and H change, and what is kept between mini-batches.
+
+    Three replicas with their own η, ε and λ_H; the last mini-batch is incomplete. In float64
+    the centered gradient agrees with its reparameterised form to 1e-10.
+    """
+    theta = random_models(M, N, seed=1, replicas=3, dtype=dtype)
+    batches = [random_bits(3, size, M, seed=size, dtype=dtype) for size in (8, 4, 2)]
+    hyper = hyperparameters(3, dtype)
+    after, _ = run(name, theta, batches, hyper, keys(3))
+    for r in range(3):
+        one = hyper.select(r)
+        expected, state, stream = flat(theta, r), {}, Stream(keys(3)[r : r + 1], np)
+        for update, v in enumerate(batches):
+            start = expected
+            batch = list(v[r].astype(np.float64))
+            expected = LITERAL[name](expected, state, batch, one, stream)
+            assert np.abs(expected - start).max() > 1e-3  # an update that does something
+            np.testing.assert_allclose(flat(after[update], r), expected, atol=tolerance, rtol=0)
+        assert after[-1].W.dtype == dtype
+
+
+def test_memory_matters_where_the_paper_has_one():
+    """Algorithms that keep something differ, at the second mini-batch, from a fresh start."""
+    theta = random_models(30, 20, seed=2)
+    batches = [random_bits(1, 16, 30, seed=s) for s in (1, 2)]
+    hyper = hyperparameters(1, n_visible=30, lambda_hessian=np.array([0.9]))
+    for name in STEPS:
+        stream = Stream(keys(1), np)
+        middle, memory = STEPS[name](theta, {}, batches[0], hyper, stream)
+        go_on, afresh = Stream(keys(1), np, 50), Stream(keys(1), np, 50)
+        kept, _ = STEPS[name](middle, memory, batches[1], hyper, go_on)
+        lost, _ = STEPS[name](middle, {}, batches[1], hyper, afresh)
+        assert np.array_equal(kept.W, lost.W) == (name in ("cd", "sdcp")), name
+
+
+def test_pcd_chain_goes_on_where_it_stopped(monkeypatch):
+    """Boltzmann.jl#47: the persistent chain was a local variable, never kept."""
+    calls, gibbs = [], algorithms.gibbs
+
+    def spy(theta, v, *args):
+        end = gibbs(theta, v, *args)
+        calls.append((v.copy(), end.copy()))
+        return end
+
+    monkeypatch.setattr(algorithms, "gibbs", spy)
+    theta = random_models(M, N, seed=3, replicas=2)
+    batches = [random_bits(2, 16, M, seed=s) for s in (1, 2, 3)]
+    run("pcd", theta, batches, hyperparameters(2), keys(2))
+    np.testing.assert_array_equal(calls[0][0], batches[0])
+    for before, now in zip(calls, calls[1:], strict=False):
+        np.testing.assert_array_equal(now[0], before[1])
+    assert (calls[1][0] != batches[1]).any()
+
+
+def test_pcd_is_cd_at_the_first_mini_batch_only():
+    theta = random_models(M, N, seed=3)
+    batches = [random_bits(1, 16, M, seed=s) for s in (1, 2)]
+    pcd, _ = run("pcd", theta, batches, hyperparameters(1), keys(1))
+    cd, _ = run("cd", theta, batches, hyperparameters(1), keys(1))
+    np.testing.assert_array_equal(pcd[0].W, cd[0].W)
+    assert (pcd[1].W != cd[1].W).any()
+
+
+# -------------------------------------------------------------------- exact quantities
+
+
+def exact_gradient_f(theta):
+    """∇ log Z of one model: E[h vᵀ], E[v], E[h] by enumeration of p(v, h)."""
+    p = joint_probabilities(theta)
+    return Parameters(
+        np.einsum("vh,hi,vj->ij", p, H, V)[None], (p.sum(1) @ V)[None], (p.sum(0) @ H)[None]
+    )
+
+
+@pytest.mark.parametrize("name", ["cd", "pcd"])
+def test_mean_gradient_is_the_enumerated_one(name):
+    """All of W, b and c; long chains. Catches a sign, sampled units mixed with means
+    (yusugomori#31), and p(h) of the previous visible state (rbms#31)."""
+    n_chains = 40_000
+    theta = random_models(M, N, seed=4)
+    v = V[np.random.default_rng(5).choice(16, n_chains, p=np.arange(16) / 120)][None]
+    hyper = hyperparameters(1, learning_rate=np.ones(1), n_gibbs_steps=30)
+    (after,), _ = run(name, theta, [v], hyper, keys(1))
+
+    p = joint_probabilities(theta)
+    h_given_v = p / p.sum(1, keepdims=True)
+    p_data = np.array([(v[0] == state).all(1).mean() for state in V])
+    model, data = exact_gradient_f(theta), p_data[:, None] * h_given_v
+    expected = Parameters(
+        np.einsum("vh,hi,vj->ij", data, H, V) - model.W,
+        p_data @ V - model.b,
+        data.sum(0) @ H - model.c,
+    )
+    for got, old, gradient in zip(after, theta, expected, strict=True):
+        np.testing.assert_allclose(got - old, gradient, atol=5 * 0.5 / np.sqrt(n_chains))
+
+    # The test can tell: pairing v with p(h | previous v) is off by several times that.
+    transition = h_given_v @ (p.T / p.sum(0)[:, None])
+    previous = np.einsum("u,uh,hi,uv,vj->ij", p.sum(1), h_given_v, H, transition, V)
+    assert np.abs(previous - model.W[0]).max() > 0.03
+
+
+def test_hessian_diagonal_is_the_variance():
+    """Diagonal of ∇²f = diagonal of the covariance of −∇E = G(1 − G), for W, b and c."""
+    theta = random_models(M, N, seed=6)
+    got = hessian_diagonal(exact_gradient_f(theta))
+    p = joint_probabilities(theta)
+    statistics = Parameters(
+        np.einsum("hi,vj->vhij", H, V),
+        np.broadcast_to(V[:, None], (16, 8, M)),
+        np.broadcast_to(H[None], (16, 8, N)),
+    )
+    for diagonal, x in zip(got, statistics, strict=True):
+        mean = np.tensordot(p, x, 2)
+        np.testing.assert_allclose(diagonal[0], np.tensordot(p, (x - mean) ** 2, 2), rtol=1e-10)
+
+
+def test_hessian_diagonal_is_the_second_derivative_of_log_z():
+    """f = log Z: central differences in every single parameter."""
+    theta = random_models(M, N, seed=7)
+    got = hessian_diagonal(exact_gradient_f(theta))
+    step = 1e-3
+    for which, diagonal in enumerate(got):
+        for index in np.ndindex(diagonal.shape):
+            values = []
+            for shift in (-step, 0, step):
+                moved = [array.copy() for array in theta]
+                moved[which][index] += shift
+                values.append(logsumexp(joint_log_weights(moved)))
+            second = (values[0] - 2 * values[1] + values[2]) / step**2
+            assert abs(diagonal[index] - second) < 1e-6
+
+
+# ------------------------------------------------------------------- replicas and cost
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_replicas_are_independent_to_the_bit(name):
+    """Side by side or alone, a trial gives the same numbers: no mixing through any array."""
+    m, n, batch = 30, 20, 16
+    theta = random_models(m, n, seed=8, scale=0.3, replicas=3, dtype=np.float32)
+    batches = [random_bits(3, batch, m, seed=s) for s in range(3)]
+    hyper = hyperparameters(3, np.float32, m)
+    together, _ = run(name, theta, batches, hyper, keys(3))
+    for r in range(3):
+        rows = slice(r, r + 1)
+        alone, _ = run(
+            name, theta.select(rows), [v[rows] for v in batches], hyper.select(rows), keys(3)[rows]
+        )
+        for one, all_three in zip(alone[-1], together[-1], strict=True):
+            np.testing.assert_array_equal(one[0], all_three[r])
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_step_writes_over_nothing(name):
+    """A pure function: models, data and memory given to it stay as they are."""
+    theta = random_models(M, N, seed=9, replicas=2)
+    v = random_bits(2, 8, M, seed=1)
+    hyper, stream = hyperparameters(2), Stream(keys(2), np)
+    middle, memory = STEPS[name](theta, {}, v, hyper, stream)
+    given = [*middle, *memory.values(), v]
+    before = [array.copy() for array in given]
+    STEPS[name](middle, memory, v, hyper, stream)
+    for array, copy in zip(given, before, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+class Counted(np.ndarray):
+    """An array that counts the matrix products it takes part in."""
+
+    products = 0
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        def plain(array):
+            return array.view(np.ndarray) if isinstance(array, Counted) else array
+
+        Counted.products += ufunc is np.matmul
+        if out:
+            kwargs["out"] = tuple(map(plain, out))
+        return getattr(ufunc, method)(*map(plain, inputs), **kwargs).view(Counted)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_gibbs_steps", "products"), [("cd", 24, 51), ("sdcp", 4, 61), ("sdcp_d", 4, 61)]
+)
+def test_cost_in_matrix_products(name, n_gibbs_steps, products):
+    """Claims 2 and 3: K = dK′ costs 61 products instead of 51, and the Hessian adds none."""
+    theta = random_models(M, N, seed=10).map(lambda array: array.view(Counted))
+    v = random_bits(1, 8, M, seed=1).view(Counted)
+    hyper = hyperparameters(1, n_gibbs_steps=n_gibbs_steps, n_inner_iterations=6)
+    Counted.products = 0
+    run(name, theta, [v], hyper, keys(1))
+    assert Counted.products == products

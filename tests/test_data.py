@@ -1,0 +1,362 @@
+"""The datasets, and what happens when a download goes wrong."""
+
+import errno
+import gzip
+import hashlib
+import struct
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+import requests
+import yaml
+from scipy.io import savemat
+
+from sdcpd import data
+from sdcpd.data import DataError, bars_and_stripes, check_binary, fetch, load
+
+# ---------------------------------------------------------------------- Bars & Stripes
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_bars_and_stripes(size):
+    """2 · 2^D patterns, each a valid one, none missing, the two uniform ones twice."""
+    patterns = bars_and_stripes(size)
+    assert patterns.shape == (2 ** (size + 1), size**2) and patterns.dtype == np.uint8
+    for image in patterns.reshape(-1, size, size):
+        assert (image == image[:, :1]).all() or (image == image[:1]).all()
+    distinct, counts = np.unique(patterns, axis=0, return_counts=True)
+    assert len(distinct) == 2 ** (size + 1) - 2
+    uniform = distinct.min(1) == distinct.max(1)
+    assert counts[uniform].tolist() == [2, 2] and (counts[~uniform] == 1).all()
+
+
+def test_load_bars_and_stripes_needs_no_files(tmp_path):
+    dataset = load("bars_and_stripes", tmp_path)
+    np.testing.assert_array_equal(dataset.train, bars_and_stripes(3))
+    assert dataset.test is dataset.train and dataset.valid is None
+    assert dataset.image_shape == (3, 3) and data.files_of("bars_and_stripes") == []
+
+
+# ------------------------------------------------------------------- the real datasets
+
+
+def assert_is(dataset, sizes, means):
+    """Sizes, type and share of pixels that are 1: a wrong file, threshold or polarity."""
+    parts = [part for part in dataset[:3] if part is not None]
+    assert dataset.image_shape == (28, 28)
+    for images, size, mean in zip(parts, sizes, means, strict=True):
+        assert images.shape == (size, 784) and images.dtype == np.uint8
+        assert images.max() == 1 and images.flags.c_contiguous
+        assert images.mean() == pytest.approx(mean, abs=5e-5)
+
+
+def test_mnist(real_dataset):
+    """As published; pixels row by row, so that digits stand upright: taller than wide."""
+    dataset = real_dataset("mnist")
+    assert_is(dataset, (60_000, 10_000), (0.13066, 0.13245))
+    means = dataset.train.mean(0)
+    assert ((means == 0) | (means == 1)).sum() == 94  # pixels that never change
+    image = means.reshape(28, 28)
+    assert (image.sum(1) > 1).sum() > (image.sum(0) > 1).sum()
+
+
+def test_bernoulli_binarization_of_mnist(real_dataset):
+    """Drawn with the grey value as probability; the same on every machine; not the fixed one."""
+    dataset = real_dataset("mnist_bernoulli")
+    assert_is(dataset, (60_000, 10_000), (0.13066, 0.13255))
+    digests = [hashlib.sha256(part).hexdigest()[:16] for part in (dataset.train, dataset.test)]
+    assert digests == ["2ffb63c73c882d8e", "549b7c77dca9952a"]
+    fixed = real_dataset("mnist")
+    assert (dataset.test != fixed.test).mean() > 0.01
+    np.testing.assert_allclose(dataset.train.mean(0), fixed.train.mean(0), atol=0.015)
+
+
+def test_caltech101_silhouettes(real_dataset):
+    """Background 1 as stored; the images the right way up; a validation set of its own."""
+    dataset = real_dataset("caltech101_silhouettes")
+    assert_is(dataset, (4100, 2264, 2307), (0.55105, 0.53596, 0.53902))
+    corners = dataset.train.reshape(-1, 28, 28)[:, [0, 0, -1, -1], [0, -1, 0, -1]]
+    assert corners.all()
+    umbrella = 1 - dataset.train[3000].reshape(28, 28)  # open above, a thin stick below
+    assert umbrella[12].sum() > 20 and umbrella[16:20].sum(1).max() < 5
+
+
+def test_kannada_mnist(real_dataset):
+    """Grey ≥ 128."""
+    assert_is(real_dataset("kannada_mnist"), (60_000, 10_000), (0.08160, 0.07122))
+
+
+# ------------------------------------------------------------ small files for all else
+
+
+@pytest.fixture
+def catalogue(tmp_path, monkeypatch):
+    """A function that makes a catalogue of one file for each dataset: name -> its content."""
+    monkeypatch.delenv("SDCPD_DATA_MIRROR", raising=False)
+    monkeypatch.setattr(data, "CATALOGUE", tmp_path / "datasets.yaml")
+
+    def make(contents, urls=("https://one.example/file", "https://two.example/file")):
+        files = {
+            name: {
+                "bytes": len(content),
+                "sha256": hashlib.sha256(content).hexdigest(),
+                "urls": list(urls),
+            }
+            for name, content in contents.items()
+        }
+        text = yaml.safe_dump({"datasets": {"mnist": list(files)}, "files": files})
+        data.CATALOGUE.write_text(text)
+
+    return make
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """Every download fails as it does without a network; counts them."""
+    tried = []
+
+    def retrieve(url, *args, **kwargs):
+        tried.append(url)
+        raise requests.ConnectionError("unreachable")
+
+    monkeypatch.setattr("pooch.retrieve", retrieve)
+    return tried
+
+
+CONTENT = b"the right content"
+FILE = "folder/file.bin"
+
+
+def put(root, content, file=FILE):
+    (root / file).parent.mkdir(parents=True, exist_ok=True)
+    (root / file).write_bytes(content)
+    return root
+
+
+def one_line(error):
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+# ----------------------------------------------------------------------------- reading
+
+
+def write_mat(path, train, test):
+    savemat(path, {"x_trn": train, "x_tst": test})
+    return path.read_bytes()
+
+
+def test_load_mnist_takes_columns_as_images(tmp_path, catalogue):
+    train = np.arange(12).reshape(4, 3) % 2
+    content = write_mat(tmp_path / "file.mat", train, train[:, :1])
+    catalogue({FILE: content})
+    dataset = load("mnist", put(tmp_path, content))
+    np.testing.assert_array_equal(dataset.train, train.T)
+    assert dataset.train.dtype == np.uint8 and dataset.test.shape == (1, 4)
+
+
+@pytest.mark.parametrize("grey", [0.5, 255.0, np.nan])
+def test_load_refuses_grey_values(grey, tmp_path, catalogue):
+    """Grey images would be cut to 0 and 1, or trained on as they are, without a word."""
+    train = np.zeros((4, 3))
+    train[2, 1] = grey
+    content = write_mat(tmp_path / "file.mat", train, np.zeros((4, 1)))
+    catalogue({FILE: content})
+    with pytest.raises(DataError, match="mnist: every pixel must be 0 or 1"):
+        load("mnist", put(tmp_path, content))
+
+
+def idx(images, magic=2051):
+    header = struct.pack(">4i", magic, *images.shape)
+    return gzip.compress(header + images.astype(np.uint8).tobytes())
+
+
+def test_kannada_threshold_and_order_of_pixels(tmp_path):
+    """127 is off and 128 on; an IDX file is read row by row."""
+    images = np.array([[[0, 127, 128], [255, 1, 200]], [[128, 0, 0], [0, 0, 127]]])
+    (tmp_path / "images.gz").write_bytes(idx(images))
+    train, valid, test = data._read_kannada(tmp_path / "images.gz", tmp_path / "images.gz")
+    assert train.tolist() == [[0, 0, 1, 1, 0, 1], [1, 0, 0, 0, 0, 0]]
+
+
+def test_bernoulli_extremes(tmp_path):
+    """Grey 0 is always off, grey 255 always on; train and test have different random numbers."""
+    images = np.full((20, 40, 50), 100)
+    images[:, :, :10], images[:, :, 10:20] = 0, 255
+    (tmp_path / "images.gz").write_bytes(idx(images))
+    train, _, test = data._read_bernoulli(tmp_path / "images.gz", tmp_path / "images.gz")
+    pixels = train.reshape(images.shape)
+    assert not pixels[:, :, :10].any() and pixels[:, :, 10:20].all()
+    assert pixels[:, :, 20:].mean() == pytest.approx(100 / 255, abs=0.013)  # 4 σ
+    assert (train != test).any()
+
+
+def test_caltech_images_are_transposed_when_read(tmp_path):
+    stored = np.ones((2, 784), np.uint8)
+    stored[0, 28 * 3 + 5] = 0  # column 3, row 5
+    savemat(tmp_path / "file.mat", {f"{p}_data": stored for p in ("train", "val", "test")})
+    for part in data._read_caltech(tmp_path / "file.mat"):
+        assert np.argwhere(part.reshape(2, 28, 28) == 0).tolist() == [[0, 5, 3]]
+
+
+def test_labels_are_not_images(tmp_path):
+    (tmp_path / "labels.gz").write_bytes(idx(np.zeros((1, 2, 3)), magic=2049))
+    with pytest.raises(DataError, match="labels.gz: not an IDX file of images"):
+        data._read_idx(tmp_path / "labels.gz")
+
+
+def test_load_of_a_missing_or_damaged_file(tmp_path, catalogue):
+    """Each says which file, and the command that mends it."""
+    catalogue({FILE: CONTENT})
+    with pytest.raises(DataError, match="file.bin is missing: run `uv run snakemake") as error:
+        load("mnist", tmp_path)
+    one_line(error)
+    put(tmp_path, CONTENT[:-1])
+    with pytest.raises(DataError, match="file.bin is damaged: delete it, then run") as error:
+        load("mnist", tmp_path)
+    one_line(error)
+
+
+def test_unknown_names():
+    with pytest.raises(DataError, match="unknown dataset 'mist'.*bars_and_stripes.*mnist.*kannada"):
+        load("mist")
+    with pytest.raises(DataError, match="unknown file 'mnist/nothing'"):
+        fetch("mnist/nothing")
+
+
+@pytest.mark.parametrize(
+    ("array", "says"),
+    [
+        (np.array([[0, 0.5]]), "must be 0 or 1"),
+        (np.array([[0, 2]]), "must be 0 or 1"),
+        (np.array([[-1, 1]]), "must be 0 or 1"),
+        (np.array([[np.nan, 1]]), "must be 0 or 1"),
+        (np.zeros((2, 28, 28)), "array of shape"),
+        (np.zeros(784), "array of shape"),
+        (np.zeros((0, 784)), "array of shape"),
+    ],
+)
+def test_check_binary_refuses(array, says):
+    with pytest.raises(DataError, match=f"toy: .*{says}"):
+        check_binary(array, "toy")
+    check_binary(np.eye(3), "toy")
+
+
+# ------------------------------------------------------------------------- downloading
+
+
+@pytest.mark.parametrize("by_environment", [False, True])
+def test_fetch_from_a_mirror(by_environment, tmp_path, catalogue, no_network, monkeypatch):
+    """The folder is tried first, and nothing is downloaded."""
+    catalogue({FILE: CONTENT})
+    mirror = put(tmp_path / "mirror", CONTENT)
+    if by_environment:
+        monkeypatch.setenv("SDCPD_DATA_MIRROR", str(mirror))
+    path = fetch(FILE, tmp_path / "data", None if by_environment else mirror)
+    assert path == tmp_path / "data" / FILE and path.read_bytes() == CONTENT
+    assert no_network == [] and [p.name for p in path.parent.iterdir()] == ["file.bin"]
+
+
+def test_fetch_leaves_a_good_file_alone(tmp_path, catalogue, no_network):
+    catalogue({FILE: CONTENT})
+    path = put(tmp_path, CONTENT) / FILE
+    before = path.stat().st_mtime_ns
+    assert fetch(FILE, tmp_path) == path
+    assert path.stat().st_mtime_ns == before and no_network == []
+
+
+def test_fetch_replaces_a_damaged_file(tmp_path, catalogue, no_network):
+    catalogue({FILE: CONTENT})
+    put(tmp_path / "data", b"damaged")
+    path = fetch(FILE, tmp_path / "data", put(tmp_path / "mirror", CONTENT))
+    assert path.read_bytes() == CONTENT
+
+
+def test_fetch_without_a_network(tmp_path, catalogue, no_network):
+    """One line with every place that was tried, why it failed, and what to do."""
+    catalogue({FILE: CONTENT})
+    mirror = put(tmp_path / "mirror", b"damaged")
+    with pytest.raises(DataError) as error:
+        fetch(FILE, tmp_path / "data", mirror)
+    message = one_line(error)
+    assert f"{mirror / FILE} is damaged (wrong checksum)" in message
+    for url in ("https://one.example/file", "https://two.example/file"):
+        assert f"{url}: no connection" in message and url in no_network
+    assert "Connect to the internet" in message and "SDCPD_DATA_MIRROR" in message
+    assert not (tmp_path / "data" / FILE).exists()
+    with pytest.raises(DataError, match="elsewhere/folder/file.bin is not there"):
+        fetch(FILE, tmp_path / "data", tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("source", ["mirror", "network"])
+def test_fetch_on_a_full_disk(source, tmp_path, catalogue, monkeypatch):
+    """One line that says how much room is needed; no partial file is left."""
+
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pooch.retrieve", full)
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    catalogue({FILE: CONTENT})
+    mirror = put(tmp_path / "mirror", CONTENT) if source == "mirror" else None
+    with pytest.raises(DataError, match="disk is full.* needs 0.0 MB in .*make room") as error:
+        fetch(FILE, tmp_path / "data", mirror)
+    one_line(error)
+    assert list((tmp_path / "data/folder").iterdir()) == []
+
+
+def test_fetch_into_a_folder_that_cannot_be_made(tmp_path, catalogue):
+    catalogue({FILE: CONTENT})
+    (tmp_path / "data").write_text("a file where the folder should be")
+    with pytest.raises(DataError, match="cannot write .*file.bin: ") as error:
+        fetch(FILE, tmp_path / "data")
+    one_line(error)
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """A folder served over HTTP on this machine, its address and the paths asked for."""
+    asked, folder = [], tmp_path / "served"
+    folder.mkdir()
+
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *args):
+            super().__init__(*args, directory=folder)
+
+        def log_message(self, *args):
+            asked.append(self.path)
+
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
+        yield folder, f"http://127.0.0.1:{http.server_port}", asked
+        http.shutdown()
+
+
+def test_fetch_downloads(tmp_path, catalogue, server):
+    """A damaged mirror and two bad addresses are passed over; a damaged target is replaced."""
+    folder, address, asked = server
+    (folder / "damaged").write_bytes(CONTENT + b".")
+    (folder / "good").write_bytes(CONTENT)
+    urls = [f"{address}/{name}" for name in ("missing", "damaged", "good", "never")]
+    catalogue({FILE: CONTENT}, urls)
+    put(tmp_path / "data", b"damaged")
+    path = fetch(FILE, tmp_path / "data", put(tmp_path / "mirror", b"damaged"))
+    assert path.read_bytes() == CONTENT
+    assert [p.name for p in path.parent.iterdir()] == ["file.bin"]
+    assert asked and "/good" in asked and "/never" not in asked
+
+
+def test_fetch_says_what_each_address_answered(tmp_path, catalogue, server):
+    """HTTP status and wrong checksum, told apart; nothing unverified is left behind."""
+    folder, address, _ = server
+    (folder / "damaged").write_bytes(CONTENT + b".")
+    catalogue({FILE: CONTENT}, [f"{address}/missing", f"{address}/damaged"])
+    with pytest.raises(DataError) as error:
+        fetch(FILE, tmp_path / "data")
+    message = one_line(error)
+    assert f"{address}/missing: HTTP status 404" in message
+    assert f"{address}/damaged: damaged (wrong checksum)" in message
+    assert list((tmp_path / "data/folder").iterdir()) == []

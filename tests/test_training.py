@@ -1,0 +1,383 @@
+"""Training: resume to the bit, divergence, epochs, and the published Bars & Stripes curves."""
+
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import random_bits
+
+from sdcpd import training
+from sdcpd.algorithms import STEPS, Hyperparameters
+from sdcpd.backend import key
+from sdcpd.data import bars_and_stripes
+from sdcpd.likelihood import Evaluator
+from sdcpd.rbm import initialize
+from sdcpd.training import train, updates_per_epoch
+
+IMAGES = random_bits(10, 6, seed=1, p=0.4, dtype=np.uint8)
+BATCH = 4  # so three updates an epoch, the last with two images
+POINTS = (0, 4, 7, 12)  # evaluations, within and at the end of epochs
+ALL = (0, 1, 2)
+
+
+class Interruption(Exception):
+    """What a kill looks like from the inside."""
+
+
+def setup(trials=ALL, seed=1, images=IMAGES, n_hidden=5, rates=(0.05, 0.2, 0.1), **changes):
+    """The arguments of ``train`` for some of the trials of a run."""
+
+    def keys(*fields):
+        return [key(seed, *fields, trial) for trial in trials]
+
+    def each(values):
+        return np.array([values[trial % 3] for trial in trials], np.float32)
+
+    mean = images.mean(0, dtype=np.float64)
+    hyper = Hyperparameters(
+        learning_rate=each(rates),
+        epsilon=each((0.1, 0.05, 0.2)),
+        lambda_hessian=each((0, 0.9, 0.5)),
+        n_gibbs_steps=2,
+        n_inner_iterations=2,
+        sliding_factor=0.01,
+        train_mean=mean.astype(np.float32),
+    )
+    arguments = {
+        "theta": initialize(mean, n_hidden, keys("init")),
+        "hyper": hyper,
+        "images": images,
+        "batch_size": BATCH,
+        "evaluation_updates": POINTS,
+        "evaluate": Evaluator(images, images, lambda replica, update: key(replica, update)),
+        "order_keys": keys("order"),
+        "chain_keys": keys("chain"),
+    }
+    return SimpleNamespace(**arguments | changes)
+
+
+def run(algorithm, arguments, **changes):
+    return train(algorithm, **vars(arguments) | changes)
+
+
+def assert_equal(one, other):
+    """To the bit: final models, and every number of the curves (NaN equals NaN)."""
+    for a, b in zip(one.theta, other.theta, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert curve(one) == curve(other)
+
+
+def curve(result, replica=None):
+    """The curve with NaN made comparable, of one replica or of all."""
+    return [
+        {name: "nan" if value != value else value for name, value in point.items()}
+        for point in result.curve
+        if replica is None or point["replica"] == replica
+    ]
+
+
+@pytest.fixture
+def checkpoint_at_every_update(monkeypatch):
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1)  # always longer ago than that
+
+
+# ---------------------------------------------------------------- reproducible, resumed
+
+
+@pytest.mark.parametrize("algorithm", STEPS)
+def test_seed_governs_everything(algorithm):
+    """Equal commands give equal weights and curves; another seed gives others (rbms 0.6)."""
+    result = run(algorithm, setup())
+    assert_equal(result, run(algorithm, setup()))
+    other = run(algorithm, setup(seed=2))
+    assert all((a != b).any() for a, b in zip(result.theta, other.theta, strict=True))
+    # … and the chains and the order of the images do so too, not the initial weights alone.
+    for name in ("order_keys", "chain_keys"):
+        changed = setup(**{name: getattr(setup(seed=2), name)})
+        assert (result.theta.W != run(algorithm, changed).theta.W).any()
+
+
+@pytest.mark.parametrize("batch_size", [BATCH, 100])
+@pytest.mark.parametrize("algorithm", STEPS)
+def test_resumed_is_undisturbed(algorithm, batch_size, tmp_path, checkpoint_at_every_update):
+    """Killed at any update and started again: the same to the bit (rbms 0.6 lost its optimizer,
+    its learning rate and part of its generator state). Also killed several times in one run."""
+    arguments = setup(batch_size=batch_size)
+    undisturbed = run(algorithm, arguments)
+
+    def attempt(path, kill_at):
+        seen = []
+
+        def report(done):
+            seen.append(done)
+            if done == kill_at:
+                raise Interruption
+
+        try:
+            return run(algorithm, arguments, checkpoint=path, report=report), seen
+        except Interruption:
+            return None, seen
+
+    for kill_at in range(1, 13) if batch_size == BATCH else (1, 4, 9):
+        path = tmp_path / f"{kill_at}.npz"
+        assert attempt(path, kill_at)[0] is None
+        result, seen = attempt(path, None)
+        assert seen == list(range(kill_at, 13))  # it did go on; only the last update was lost
+        assert_equal(result, undisturbed)
+    for kill_at in (2, 3, 5, 9, 12, None):
+        result, _ = attempt(tmp_path / "often.npz", kill_at)
+    assert_equal(result, undisturbed)
+
+
+def test_finished_training_is_not_done_again(tmp_path):
+    """Started again after its end, it gives its result from the checkpoint."""
+    arguments = setup(checkpoint=tmp_path / "checkpoint.npz")
+    result = run("pcd", arguments)
+
+    def fail(*_):
+        raise AssertionError("nothing is left to do")
+
+    again = run("pcd", arguments, report=fail, evaluate=fail)
+    assert_equal(result, again)
+    assert again.seconds == result.seconds > 0
+    assert again.evaluation_seconds == result.evaluation_seconds > 0
+
+
+def test_resumed_curve_has_its_columns_in_the_same_order(tmp_path, checkpoint_at_every_update):
+    """curve.csv of a resumed run is the same file: names, order, and types."""
+    undisturbed = run("cd", setup())
+    resumed = run_interrupted("cd", setup(checkpoint=tmp_path / "checkpoint.npz"), 8)
+    for point, expected in zip(resumed.curve, undisturbed.curve, strict=True):
+        assert list(point) == list(expected)
+        assert [type(value) for value in point.values()] == [type(v) for v in expected.values()]
+
+
+def run_interrupted(algorithm, arguments, kill_at):
+    def report(done):
+        if done == kill_at:
+            raise Interruption
+
+    with pytest.raises(Interruption):
+        run(algorithm, arguments, report=report)
+    return run(algorithm, arguments)
+
+
+def test_checkpoint_of_other_settings_is_not_used(tmp_path, checkpoint_at_every_update):
+    """Resuming into other settings would mix two runs without a word."""
+    path = tmp_path / "checkpoint.npz"
+    run("cd", setup(seed=2, checkpoint=path, fingerprint="two"))
+    result = run("cd", setup(checkpoint=path, fingerprint="one"))
+    assert_equal(result, run("cd", setup()))
+
+
+DAMAGES = {
+    "empty": lambda whole: b"",
+    "a few bytes": lambda whole: whole[:100],
+    "half": lambda whole: whole[: len(whole) // 2],
+    "all but the end": lambda whole: whole[:-9],
+    "one byte wrong": lambda whole: whole[:200] + bytes([whole[200] ^ 1]) + whole[201:],
+    "not a checkpoint": lambda whole: b"a line of text",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_checkpoint_is_not_used(damage, tmp_path):
+    """A file cut short at any place means starting anew, not a traceback."""
+    path = tmp_path / "checkpoint.npz"
+    run("cd", setup(checkpoint=path))
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    result = run("cd", setup(checkpoint=path))
+    assert_equal(result, run("cd", setup()))
+
+
+def test_checkpoint_is_moved_into_place_whole(tmp_path, checkpoint_at_every_update):
+    """No partial file stays behind, and a failed write leaves the last checkpoint as it was."""
+    path = tmp_path / "folder/checkpoint.npz"
+    run("cd", setup(checkpoint=path))
+    assert [p.name for p in path.parent.iterdir()] == ["checkpoint.npz"]
+    before = path.read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "savez", lambda file, **_: file.write(b"half") and 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run("cd", setup(checkpoint=path, fingerprint="another"))
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == ["checkpoint.npz"]
+
+
+# --------------------------------------------------------------------------- divergence
+
+
+def nan_weights(arguments, replica):
+    arguments.theta.W[replica, 0, 0] = np.nan
+
+
+def huge_rate(arguments, replica):
+    arguments.hyper.learning_rate[replica] = 1e30
+
+
+@pytest.mark.parametrize("batch_size", [BATCH, 100])
+@pytest.mark.parametrize("spoil", [nan_weights, huge_rate])
+@pytest.mark.parametrize("algorithm", STEPS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_diverged_replica_is_marked_and_disturbs_no_other(algorithm, spoil, batch_size):
+    """One bad trial must neither end the run, nor change the others, nor pass as a result."""
+    arguments = setup(batch_size=batch_size)
+    spoil(arguments, 1)
+    result = run(algorithm, arguments)
+    status = [[point["status"] for point in curve(result, r)] for r in range(3)]
+    assert status[0] == status[2] == ["ok"] * len(POINTS)
+    assert status[1][-1] == "diverged" and status[1].count("diverged") == 1
+    assert all(np.isnan(array[1]).all() for array in result.theta)
+    others = run(algorithm, setup((0, 2), batch_size=batch_size))
+    for array, expected in zip(result.theta, others.theta, strict=True):
+        np.testing.assert_array_equal(array[[0, 2]], expected)
+    for replica, row in ((0, 0), (2, 1)):
+        expected = [point | {"replica": replica} for point in curve(others, row)]
+        assert curve(result, replica) == expected
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("algorithm", STEPS)
+def test_resumed_after_a_divergence(algorithm, tmp_path, checkpoint_at_every_update):
+    """The checkpoint knows which trials are left, and their streams and memory."""
+
+    def spoiled(**changes):
+        arguments = setup(**changes)
+        huge_rate(arguments, 0)
+        return arguments
+
+    undisturbed = run(algorithm, spoiled())
+    resumed = run_interrupted(algorithm, spoiled(checkpoint=tmp_path / "c.npz"), 6)
+    for one, other in zip(resumed.theta, undisturbed.theta, strict=True):
+        np.testing.assert_array_equal(one, other)
+    for replica in ALL:
+        for point, expected in zip(
+            curve(resumed, replica), curve(undisturbed, replica), strict=True
+        ):
+            assert {name: point[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("factor", [1.99, 2.01])
+def test_divergence_is_twice_the_uniform_distributions_distance(factor):
+    """Diverged: below −2 m ln 2, and only then; a dive in the first updates is none."""
+
+    def evaluate(theta, replicas, update):
+        return [{"train": -factor * 6 * np.log(2), "test": 0.0} for _ in replicas]
+
+    result = run("cd", setup(evaluate=evaluate))
+    diverged = {point["status"] for point in result.curve} == {"diverged"}
+    assert diverged == np.isnan(result.theta.W).all() == (factor > 2)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_all_replicas_diverged(tmp_path):
+    """It ends, with a marked curve, NaN models, no more updates, and so again when resumed."""
+    arguments = setup(checkpoint=tmp_path / "checkpoint.npz")
+    for replica in ALL:
+        nan_weights(arguments, replica)
+    updates = []
+    for _ in range(2):
+        result = run("sdcp_d", arguments, report=updates.append)
+        assert [(p["update"], p["status"]) for p in result.curve] == [(0, "diverged")] * 3
+        assert result.theta.W.shape == (3, 5, 6)
+        assert all(np.isnan(array).all() for array in result.theta)
+    assert updates == []
+
+
+# ------------------------------------------------------------- epochs and mini-batches
+
+
+@pytest.fixture
+def batches_seen(monkeypatch):
+    """Replaces CD by a step that only notes its mini-batches."""
+    seen = []
+
+    def spy(theta, memory, v, hyper, stream):
+        seen.append(v.copy())
+        return theta, memory
+
+    monkeypatch.setitem(training.STEPS, "cd", spy)
+    return seen
+
+
+NUMBERED = (np.arange(10)[:, None] >> np.arange(6) & 1).astype(np.uint8)  # image i is i in binary
+
+
+def numbers(v):
+    """Which images a mini-batch (R, B, m) has, (R, B)."""
+    return (v @ 2 ** np.arange(6)).astype(int)
+
+
+def test_every_image_once_an_epoch(batches_seen):
+    """⌈N/B⌉ mini-batches, the last incomplete; no image left out, none twice."""
+    run("cd", setup(images=NUMBERED))
+    assert updates_per_epoch(10, BATCH) == 3
+    assert [v.shape for v in batches_seen] == [(3, 4, 6), (3, 4, 6), (3, 2, 6)] * 4
+    assert all(v.dtype == np.float32 for v in batches_seen)
+    for epoch in range(4):
+        order = numbers(np.concatenate(batches_seen[3 * epoch : 3 * epoch + 3], axis=1))
+        assert (np.sort(order, axis=1) == np.arange(10)).all()
+
+
+def test_order_is_drawn_anew(batches_seen):
+    """Another order in every epoch and every trial; the same at every start."""
+    for _ in range(2):
+        run("cd", setup(images=NUMBERED))
+    seen = numbers(np.concatenate(batches_seen, axis=1)).reshape(3, 2, 4, 10)
+    np.testing.assert_array_equal(seen[:, 0], seen[:, 1])
+    orders = seen[:, 0].reshape(12, 10)
+    assert len({tuple(order) for order in orders.tolist()}) == 12
+    assert not any((order == np.arange(10)).all() for order in orders)
+
+
+def test_full_batch_is_all_images_at_every_update(batches_seen):
+    """Bars & Stripes: B ≥ N is one update an epoch with every image."""
+    run("cd", setup(images=NUMBERED, batch_size=10))
+    assert len(batches_seen) == 12
+    assert all((numbers(v) == np.arange(10)).all() for v in batches_seen)
+
+
+def test_curve_has_a_point_for_each_trial_and_evaluation(batches_seen):
+    """Update and epoch of each point; the models are those of that moment."""
+    asked = []
+
+    def evaluate(theta, replicas, update):
+        asked.append((update, replicas.tolist(), len(batches_seen)))
+        return [{"train": -1.0, "test": -2.0} for _ in replicas]
+
+    result = run("cd", setup(evaluate=evaluate, evaluation_updates=(7, 0, 4, 7)))
+    assert asked == [(0, [0, 1, 2], 0), (4, [0, 1, 2], 4), (7, [0, 1, 2], 7)]
+    points = [(p["replica"], p["update"], p["epoch"]) for p in result.curve]
+    assert points == [(r, u, u / 3) for u in (0, 4, 7) for r in range(3)]
+
+
+# --------------------------------------------------------------------- published curves
+
+
+# Mean over 25 trials of the average log-likelihood at these updates, η = .1, K = 12, d = 3,
+# K′ = 4, 4 hidden units; read off the figure of Upadhya & Sastry (2017), PMLR v77, upadhya17a.
+UPDATES = (550, 1050, 2050)
+PUBLISHED = {
+    "cd": (-6.06, -5.75, -5.38),
+    "cg": (-5.75, -5.67, -4.55),
+    "sdcp": (-5.63, -4.67, -3.85),
+}
+ENTROPY = 15 / 4 * np.log(2)  # of the 16 patterns, the two uniform ones twice
+
+
+@pytest.mark.parametrize("algorithm", PUBLISHED)
+def test_bars_and_stripes_as_published(algorithm):
+    """The whole chain from initial weights to exact likelihood, against independent numbers."""
+    arguments = setup(range(25), images=bars_and_stripes(3), n_hidden=4, rates=(0.1,) * 3)
+    arguments.batch_size, arguments.evaluation_updates = 16, UPDATES
+    inner = algorithm == "sdcp"
+    arguments.hyper = arguments.hyper._replace(
+        n_gibbs_steps=4 if inner else 12, n_inner_iterations=3
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = run(algorithm, arguments)
+    train_ll = np.array([point["train"] for point in result.curve]).reshape(3, 25)
+    assert (train_ll < -ENTROPY).all()
+    np.testing.assert_allclose(train_ll.mean(1), PUBLISHED[algorithm], atol=0.1)

@@ -1,0 +1,70 @@
+"""Run a rule's notebook through papermill and make its HTML.
+
+The rule gives ``input.notebook``, ``output.notebook``, ``output.html``, ``params.parameters`` and
+a log. The notebook is executed beside the log, where it survives a failure with the failing cell
+in it, and is moved to its place when it has succeeded.
+"""
+
+import logging
+import os
+import sys
+import threading
+from pathlib import Path
+
+import papermill
+from failures import fail
+from nbconvert import HTMLExporter
+
+ROOT = Path.cwd()
+log = Path(snakemake.log[0])
+log.unlink(missing_ok=True)
+name = log.stem
+working = log.with_suffix(".ipynb")
+parameters = dict(snakemake.params.parameters)
+os.environ["PYTHONPATH"] = str(ROOT / "src")
+os.environ["SDCPD_PROGRESS_LOG"] = str(ROOT / log)
+# Figures come out byte-identical, and the kernel needs no settings of the user.
+os.environ |= {"SOURCE_DATE_EPOCH": "0", "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+os.environ |= {"JUPYTER_PLATFORM_DIRS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+
+
+def echo_progress(done):
+    """Copy progress lines, which the notebook writes to the log, to the terminal."""
+    position = 0
+    while not done.wait(1):
+        if log.exists():
+            with log.open() as file:
+                file.seek(position)
+                fresh = file.read()
+                position = file.tell()
+            sys.stderr.writelines(ln for ln in fresh.splitlines(True) if "%|" in ln)
+
+
+known = papermill.inspect_notebook(snakemake.input.notebook)
+unknown = sorted(set(parameters) - set(known))
+if unknown:
+    fail(name, f"{snakemake.input.notebook} has no parameter {', '.join(unknown)}")
+
+logging.basicConfig(filename=log, level=logging.WARNING, format="%(asctime)s %(message)s")
+logging.getLogger("papermill").setLevel(logging.INFO)
+done = threading.Event()
+threading.Thread(target=echo_progress, args=[done], daemon=True).start()
+try:
+    papermill.execute_notebook(
+        snakemake.input.notebook,
+        working,
+        parameters=parameters,
+        kernel_name="python3",
+        cwd=ROOT,
+        progress_bar=False,
+        log_output=True,
+        extra_arguments=["--log-level=CRITICAL"],  # of the kernel; errors of cells are seen anyway
+    )
+except papermill.PapermillExecutionError as error:
+    fail(name, f"{name}: {error.ename}: {error.evalue} (the failing cell: {working})")
+finally:
+    done.set()
+
+html, _ = HTMLExporter(template_name="lab").from_filename(working)
+Path(snakemake.output.html).write_text(html, encoding="utf-8")
+working.replace(snakemake.output.notebook)
