@@ -26,6 +26,7 @@ check_config()
 report: "workflow/report/workflow.rst"
 
 
+include: "workflow/rules/parameters.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/figures.smk"

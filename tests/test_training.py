@@ -331,6 +331,20 @@ def test_order_is_drawn_anew(batches_seen):
     assert not any((order == np.arange(10)).all() for order in orders)
 
 
+def test_orders_share_no_random_numbers(batches_seen, monkeypatch):
+    """Epochs that overlap in the stream would have orders that are shifted copies in part."""
+    drawn, random_words = [], training.random_words
+
+    def spy(key, n, position):
+        drawn.append((*key.tolist(), position * 4, n))  # four words to a block
+        return random_words(key, n, position)
+
+    monkeypatch.setattr(training, "random_words", spy)
+    run("cd", setup(images=NUMBERED))
+    used = {(*key, word + i) for *key, word, n in drawn for i in range(n)}
+    assert len(drawn) == 3 * 4 and len(used) == 3 * 4 * 10
+
+
 def test_full_batch_is_all_images_at_every_update(batches_seen):
     """Bars & Stripes: B ≥ N is one update an epoch with every image."""
     run("cd", setup(images=NUMBERED, batch_size=10))

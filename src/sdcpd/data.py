@@ -241,14 +241,15 @@ def _download(url, target, sha256):
     import pooch
     import requests
 
+    host = url.split("/")[2]
     downloader = pooch.HTTPDownloader(progressbar=True, timeout=30)
     try:
         pooch.retrieve(url, f"sha256:{sha256}", target.name, target.parent, downloader=downloader)
     except requests.RequestException as error:
         status = getattr(error.response, "status_code", None)
-        return f"{url}: {f'HTTP status {status}' if status else 'no connection'}"
+        return f"{host}: {f'HTTP status {status}' if status else 'no connection'}"
     except ValueError:  # pooch: the checksum does not match
-        return f"{url}: damaged (wrong checksum)"
+        return f"{host}: damaged (wrong checksum)"
     return None
 
 

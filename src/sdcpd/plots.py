@@ -165,6 +165,7 @@ def likelihood_curves(runs, paper_budget, published_curves=None):
                 axis.set_xlabel("epoch" + (" (logarithmic)" if shorter else ""))
             if shorter:
                 axis.set_xscale("log")
+                axis.xaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:g}"))
     _legend(figure, axes[0, 0], published_curves is not None)
     settings = runs[0].settings
     title = f"{NAMES[settings['dataset']]}, {settings['n_hidden']} hidden units"
@@ -237,7 +238,9 @@ def known_rates(runs, paper_budget, published_curves):
         for run in runs:
             if run.settings["hyperparameters"]["learning_rate"] == rate:
                 _draw_curve(axis, run, "test", "mean", False)
-        _draw_published(axis, published_curves[published_curves.learning_rate == rate])
+        known = published_curves[published_curves.learning_rate == rate]
+        ours = {run.settings["algorithm"] for run in runs}
+        _draw_published(axis, known[known.algorithm.isin(ours)])
         axis.set_title(f"learning rate η = {rate:g}")
         axis.set_xlabel("update (= epoch)")
     axes[0, 0].set_ylabel("average log-likelihood (nats)")

@@ -1,4 +1,5 @@
-# Settings, names and helpers that the other rule files share.
+# The configuration and its checks; what is said at the start and after a failure.
+import fcntl
 import sys
 import time
 from pathlib import Path
@@ -49,7 +50,9 @@ def check_config():
     check_schema("config", config)
     groups = HYPERPARAMETERS["hyperparameters"]
     if GROUP not in groups:
-        raise WorkflowError(f"hyperparameters={GROUP} is unknown: choose one of {', '.join(groups)}")
+        raise WorkflowError(
+            f"hyperparameters={GROUP} is unknown: choose one of {', '.join(groups)}"
+        )
     for name, experiment in config["experiments"].items():
         data.files_of(experiment["dataset"])  # an unknown dataset is an error here
 
@@ -61,40 +64,23 @@ def announce():
     print(f"scale {SCALE}, {device}{f': {why}' if why else ''}", file=sys.stderr)
 
 
-# ----------------------------------------------------------------------------- names of runs
+def clear_stale_locks():
+    """Remove the locks that a killed snakemake left behind, unless another one is running.
+
+    A running one holds a file lock, which the system takes away when the process dies, however.
+    """
+    Path(".snakemake").mkdir(exist_ok=True)
+    handle = open(".snakemake/running", "w")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return None
+    for lock in Path(".snakemake/locks").glob("*"):
+        lock.unlink()
+    return handle
 
 
-def run_folder(experiment, algorithm, n_hidden, group):
-    return f"{RESULTS}/runs/{experiment}/{group}/{algorithm}-{n_hidden}h"
-
-
-def run_files(experiment, n_hidden, group=None, parts=("run.json", "curve.csv")):
-    """The named parts of the run files of all algorithms of an experiment."""
-    return [
-        f"{run_folder(experiment, algorithm, n_hidden, group or GROUP)}/{part}"
-        for algorithm in config["experiments"][experiment]["algorithms"]
-        for part in parts
-    ]
-
-
-def run_folders(experiment, n_hidden, group=None):
-    return [str(Path(f).parent) for f in run_files(experiment, n_hidden, group, ["run.json"])]
-
-
-def large_n_hidden(experiment):
-    """Hidden units of an experiment that the paper makes with one size only."""
-    return config["experiments"][experiment]["n_hidden"][0]
-
-
-def data_files(experiment):
-    """Downloaded files that an experiment needs; none for Bars & Stripes."""
-    return [f"data/{file}" for file in data.files_of(config["experiments"][experiment]["dataset"])]
-
-
-def sources(*modules):
-    """Source files as inputs, so that a change in one reruns what it decides."""
-    return [f"src/sdcpd/{module}.py" for module in modules]
-
+RUNNING = clear_stale_locks()  # held until this process ends
 
 # --------------------------------------------------------------------------------- failures
 

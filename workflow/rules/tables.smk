@@ -1,23 +1,6 @@
 # Table 1, and the checks of the mathematics; each as CSV, Markdown and LaTeX.
 
 
-def table(name, category, caption):
-    """The output files of a table, marked for the report."""
-    return {
-        "csv": report(
-            f"figures/{name}.csv", caption=caption, category=category, labels={"table": name}
-        ),
-        "files": [f"figures/{name}.md", f"figures/{name}.tex"],
-        "notebook": f"{RESULTS}/notebooks/{name}.ipynb",
-        "html": report(
-            f"{RESULTS}/notebooks/{name}.html",
-            caption="../report/notebook.rst",
-            category="Executed notebooks",
-            labels={"notebook": name},
-        ),
-    }
-
-
 rule timing:
     input:
         sources("timing", "plots", "algorithms", "rbm", "backend", "kernels"),
@@ -29,25 +12,17 @@ rule timing:
         f"logs/{SCALE}/table1_timing.log",
     benchmark:
         f"logs/benchmarks/{SCALE}/table1_timing.tsv"
-    params:
-        parameters=config["timing"] | {"backend": BACKEND, "output": "figures/table1_timing"},
+    conda:
+        ENVIRONMENT
     threads: workflow.cores  # all of them: nothing else may run while we measure
     resources:
         gpu=int(GPU),
-    conda:
-        ENVIRONMENT
+    params:
+        parameters=config["timing"] | {"backend": BACKEND, "output": "figures/table1_timing"},
     message:
         "Measure Table 1"
     script:
         "../scripts/execute_notebook.py"
-
-
-VALIDATION = "bars_and_stripes_2017"  # the experiment whose published learning rates are known
-KNOWN_RATES = {
-    group: values[VALIDATION][config["experiments"][VALIDATION]["algorithms"][0]]["learning_rate"]
-    for group, values in HYPERPARAMETERS["hyperparameters"].items()
-    if VALIDATION in values
-}
 
 
 rule validation:
@@ -69,6 +44,8 @@ rule validation:
         f"logs/{SCALE}/validation.log",
     benchmark:
         f"logs/benchmarks/{SCALE}/validation.tsv"
+    conda:
+        ENVIRONMENT
     params:
         parameters=config["validation"]
         | {
@@ -82,8 +59,6 @@ rule validation:
             "output": "figures/validation",
             "figure_output": "figures/figS_validation_2017",
         },
-    conda:
-        ENVIRONMENT
     message:
         "Check the mathematics and the published curves of known learning rate"
     script:
