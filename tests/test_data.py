@@ -3,6 +3,7 @@
 import errno
 import gzip
 import hashlib
+import re
 import struct
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -149,20 +150,22 @@ def write_mat(path, train, test):
 
 
 def test_load_mnist_takes_columns_as_images(tmp_path, catalogue):
-    train = np.arange(12).reshape(4, 3) % 2
+    """Each column is an image, whose pixels are stored column by column."""
+    train = np.zeros((784, 3))
+    train[28 * 3 + 5, 1] = 1  # image 1: column 3, row 5
     content = write_mat(tmp_path / "file.mat", train, train[:, :1])
     catalogue({FILE: content})
     dataset = load("mnist", put(tmp_path, content))
-    np.testing.assert_array_equal(dataset.train, train.T)
-    assert dataset.train.dtype == np.uint8 and dataset.test.shape == (1, 4)
+    assert dataset.train.dtype == np.uint8 and dataset.test.shape == (1, 784)
+    assert np.argwhere(dataset.train.reshape(3, 28, 28)).tolist() == [[1, 5, 3]]
 
 
 @pytest.mark.parametrize("grey", [0.5, 255.0, np.nan])
 def test_load_refuses_grey_values(grey, tmp_path, catalogue):
     """Grey images would be cut to 0 and 1, or trained on as they are, without a word."""
-    train = np.zeros((4, 3))
+    train = np.zeros((784, 3))
     train[2, 1] = grey
-    content = write_mat(tmp_path / "file.mat", train, np.zeros((4, 1)))
+    content = write_mat(tmp_path / "file.mat", train, np.zeros((784, 1)))
     catalogue({FILE: content})
     with pytest.raises(DataError, match="mnist: every pixel must be 0 or 1"):
         load("mnist", put(tmp_path, content))
@@ -282,8 +285,9 @@ def test_fetch_without_a_network(tmp_path, catalogue, no_network):
         fetch(FILE, tmp_path / "data", mirror)
     message = one_line(error)
     assert f"{mirror / FILE} is damaged (wrong checksum)" in message
-    for url in ("https://one.example/file", "https://two.example/file"):
-        assert f"{url}: no connection" in message and url in no_network
+    for place in ("one.example", "two.example"):
+        assert re.search(rf"{place}\S*: no connection", message)
+    assert no_network == ["https://one.example/file", "https://two.example/file"]
     assert "Connect to the internet" in message and "SDCPD_DATA_MIRROR" in message
     assert not (tmp_path / "data" / FILE).exists()
     with pytest.raises(DataError, match="elsewhere/folder/file.bin is not there"):
@@ -357,6 +361,6 @@ def test_fetch_says_what_each_address_answered(tmp_path, catalogue, server):
     with pytest.raises(DataError) as error:
         fetch(FILE, tmp_path / "data")
     message = one_line(error)
-    assert f"{address}/missing: HTTP status 404" in message
-    assert f"{address}/damaged: damaged (wrong checksum)" in message
+    assert re.search(r"127\.0\.0\.1\S*: HTTP status 404", message)
+    assert re.search(r"127\.0\.0\.1\S*: damaged \(wrong checksum\)", message)
     assert list((tmp_path / "data/folder").iterdir()) == []

@@ -40,7 +40,7 @@ def check_schema(name, values):
         error = best_match(Draft202012Validator(yaml.safe_load(file)).iter_errors(values))
     if error:
         where = ".".join(str(part) for part in error.absolute_path)
-        raise WorkflowError(f"{name}: {where + ': ' if where else ''}{error.message}")
+        raise WorkflowError(": ".join(part for part in (name, where, error.message) if part))
 
 
 def check_config():
