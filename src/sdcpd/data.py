@@ -83,10 +83,11 @@ def load(name, folder=ROOT / "data"):
         patterns = bars_and_stripes(3)
         return Dataset(patterns, None, patterns, (3, 3))
     paths = [_verified(Path(folder) / file, file) for file in files_of(name)]
-    train, valid, test = _READERS[name](*paths)
-    for part in (train, valid, test):
+    parts = _READERS[name](*paths)
+    for part in parts:
         if part is not None:
             check_binary(part, name)
+    train, valid, test = (None if p is None else p.astype(np.uint8) for p in parts)
     return Dataset(train, valid, test, (28, 28))
 
 
@@ -115,8 +116,8 @@ def check_binary(array, name):
 def _read_salakhutdinov_murray(path):
     from scipy.io import loadmat
 
-    content = loadmat(path)  # columns are images
-    return _rows(content["x_trn"].T), None, _rows(content["x_tst"].T)
+    content = loadmat(path)  # images are columns
+    return _row_by_row(content["x_trn"].T), None, _row_by_row(content["x_tst"].T)
 
 
 def _read_bernoulli(train_path, test_path):
@@ -132,12 +133,8 @@ def _read_bernoulli(train_path, test_path):
 def _read_caltech(path):
     from scipy.io import loadmat
 
-    content = loadmat(path)
-    # Images are stored column by column; as stored, the background is 1 and the object 0.
-    return tuple(
-        _rows(content[f"{part}_data"].reshape(-1, 28, 28).transpose(0, 2, 1).reshape(-1, 784))
-        for part in ("train", "val", "test")
-    )
+    content = loadmat(path)  # as stored, the background is 1 and the object 0
+    return tuple(_row_by_row(content[f"{part}_data"]) for part in ("train", "val", "test"))
 
 
 def _read_kannada(train_path, test_path):
@@ -156,8 +153,9 @@ def _read_idx(path):
         return np.frombuffer(file.read(), np.uint8).reshape(n, rows * columns)
 
 
-def _rows(array):
-    return np.ascontiguousarray(array, dtype=np.uint8)
+def _row_by_row(images):
+    """Rows of 28×28 pixels, which MATLAB stores column by column, with the pixels row by row."""
+    return images.reshape(-1, 28, 28).transpose(0, 2, 1).reshape(-1, 784)
 
 
 _READERS = {
@@ -227,8 +225,8 @@ def fetch(file, folder=ROOT / "data", mirror=None):
 
 def _copy(source, target, sha256):
     """Copy a verified file whole or not at all; returns the problem in words, or None."""
-    if not source.exists():
-        return f"{source} is not there"
+    if not os.access(source, os.R_OK):
+        return f"{source} is not there or cannot be read"
     if _sha256(source) != sha256:
         return f"{source} is damaged (wrong checksum)"
     with whole_file(target, "wb") as file, source.open("rb") as original:

@@ -111,8 +111,9 @@ def annealed_log_z(theta, train_mean, keys, n_particles=100, n_temperatures=10_0
 def _log_ratio(x, low, high):
     """Σ_i softplus(high · x_i) − softplus(low · x_i) over the last axis; low ≤ high.
 
-    As log Π (1 + e^{−high|x|}) / (1 + e^{−low|x|}) plus the linear part: factors near 1, so one
-    logarithm a particle instead of two a unit, and no difference of large numbers.
+    As log Π (1 + e^{−high|x|}) / (1 + e^{−low|x|}) plus the linear part: one logarithm a
+    particle instead of two a unit, and no difference of large numbers. The factors lie between
+    ½ and 1, so that in float64 the product cannot underflow below 1,000 units.
     """
     xp = array_module(x)
     size = xp.abs(x)
@@ -121,7 +122,7 @@ def _log_ratio(x, low, high):
     below += 1
     above /= below
     linear = xp.maximum(x, 0).sum(-1, dtype=xp.float64)
-    return (high - low) * linear + xp.log(above.prod(-1).astype(xp.float64))
+    return (high - low) * linear + xp.log(above.prod(-1, dtype=xp.float64))
 
 
 def average_log_likelihood(theta, images, log_z):

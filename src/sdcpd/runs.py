@@ -19,6 +19,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
@@ -167,6 +168,7 @@ def execute(settings, folder=None, backend_name="auto", data_folder=ROOT / "data
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "training_seconds": round(result.seconds, 3),
         "evaluation_seconds": round(result.evaluation_seconds, 3),
+        "resumed_at_update": result.resumed_at,
     }
     run = Run(settings, provenance(xp), curve, result.theta, wall)
     if folder:
@@ -275,7 +277,7 @@ def load(folder):
         return Run(about["settings"], about["provenance"], curve, theta, wall)
     except FileNotFoundError as error:
         raise RunError(f"{folder}: {Path(error.filename).name} is missing: run it again") from error
-    except (ValueError, KeyError, OSError) as error:
+    except (ValueError, KeyError, OSError, BadZipFile) as error:
         raise RunError(f"{folder}: damaged run file ({error}): delete it and run again") from error
 
 

@@ -7,6 +7,7 @@ that is drawn anew each epoch for each replica; the last mini-batch may be small
 import time
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -26,6 +27,7 @@ class Training(NamedTuple):
     curve: list  # a dict for each replica and evaluation point, as ``evaluate`` gives it
     seconds: float  # spent on updates, without evaluation, over all interruptions
     evaluation_seconds: float
+    resumed_at: int  # number of updates in the checkpoint that it went on from; 0 if from none
 
 
 def updates_per_epoch(n_images, batch_size):
@@ -91,6 +93,7 @@ def train(
     state = _State(theta, {}, Stream(chain_keys, xp), 0, np.arange(len(theta.W)), [], 0.0, 0.0)
     if checkpoint:
         state = _resume(checkpoint, fingerprint, state, xp)
+    resumed_at = state.update
     per_epoch = updates_per_epoch(len(images), batch_size)
     orders = _Orders(order_keys, len(images), xp)
 
@@ -129,7 +132,8 @@ def train(
     final = [np.full(shape, np.nan, np.float32) for shape in shapes]
     for whole, part in zip(final, state.theta, strict=True):
         whole[state.active] = to_host(part)
-    return Training(Parameters(*final), state.curve, state.seconds, state.evaluation_seconds)
+    times = state.seconds, state.evaluation_seconds
+    return Training(Parameters(*final), state.curve, *times, resumed_at)
 
 
 class _State(NamedTuple):
@@ -201,7 +205,7 @@ def _save(path, fingerprint, state):
     """Write a checkpoint whole, then move it into place."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    names = sorted({name for point in state.curve for name in point} - {"status"})
+    names = dict.fromkeys(name for point in state.curve for name in point if name != "status")
     arrays = {f"theta_{n}": to_host(a) for n, a in zip("Wbc", state.theta, strict=True)}
     arrays |= {f"memory_{name}": to_host(array) for name, array in state.memory.items()}
     arrays |= {f"curve_{n}": [point.get(n, np.nan) for point in state.curve] for n in names}
@@ -226,7 +230,7 @@ def _resume(path, fingerprint, state, xp):
     try:
         with np.load(path, allow_pickle=False) as file:
             stored = dict(file)
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError, EOFError, BadZipFile):
         return state  # cannot be read: start anew
     if str(stored["fingerprint"]) != fingerprint:
         return state

@@ -1,0 +1,291 @@
+"""The workflow as a user runs it, at smoke scale, in copies of the project."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from sdcpd import ROOT, data, runs
+
+NO_DATA = ("fig1_bars_and_stripes.pdf", "figS_bars_and_stripes_samples.pdf", "validation.md")
+NO_DATA = tuple(f"figures/{name}" for name in (*NO_DATA, "table1_timing.md"))
+MADE = {
+    "curves": ("pdf", "png", "svg", "csv"),
+    "samples": ("pdf", "png", "svg", "npz"),
+    "table": ("csv", "md", "tex"),
+}
+CD = "results/smoke/runs/bars_and_stripes/as_published/cd-4h"
+
+
+def copy_project(folder):
+    ignored = (".git", ".venv", ".snakemake", "data", "results", "logs", "*.pdf", "__pycache__")
+    shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns(*ignored))
+    return folder
+
+
+def command(*arguments, config=()):
+    program = [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor"]
+    return [*program, *arguments, "--config", "scale=smoke", *config]
+
+
+def environment(project, **changes):
+    # The copy's own package, not the one that is installed from the checkout.
+    return os.environ | {"PYTHONPATH": str(project / "src")} | changes
+
+
+def run(project, *arguments, config=(), **changes):
+    """Run snakemake in the copy; its exit status and all that it printed."""
+    done = subprocess.run(
+        command(*arguments, config=config),
+        cwd=project,
+        env=environment(project, **changes),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=900,
+    )
+    return done.returncode, done.stdout
+
+
+def jobs(printed):
+    """Number of jobs of each rule in a dry run."""
+    table = re.search(r"Job stats:\njob +count\n[- ]+\n(.*?)\n\n", printed, re.S)
+    rows = (line.split() for line in table[1].splitlines()) if table else ()
+    return {name: int(count) for name, count in rows if name not in ("total", "all")}
+
+
+def have_data():
+    """Whether the real data files are at hand, in the mirror or already downloaded."""
+    mirror = os.environ.get("SDCPD_DATA_MIRROR")
+    names = ("mnist", "caltech101_silhouettes", "kannada_mnist")
+    files = [file for name in names for file in data.files_of(name)]
+    return any(
+        all((Path(f) / file).exists() for file in files) for f in (mirror, ROOT / "data") if f
+    )
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A copy in which the smoke scale has been run once: all of it, or what needs no data."""
+    folder = copy_project(tmp_path_factory.mktemp("workflow") / "project")
+    targets = () if have_data() else NO_DATA
+    changes = (
+        {} if os.environ.get("SDCPD_DATA_MIRROR") else {"SDCPD_DATA_MIRROR": str(ROOT / "data")}
+    )
+    status, printed = run(folder, *targets, **changes)
+    assert status == 0, printed[-5000:]
+    return folder
+
+
+def made(name):
+    kind = (
+        "samples" if name.endswith("samples") else "curves" if name.startswith("fig") else "table"
+    )
+    return [f"figures/{name}.{suffix}" for suffix in MADE[kind]]
+
+
+def test_smoke_makes_every_figure_and_table(project):
+    names = [
+        "fig1_bars_and_stripes",
+        "figS_bars_and_stripes_samples",
+        "table1_timing",
+        "validation",
+    ]
+    if have_data():
+        names += ["fig2_mnist", "fig3_caltech", "fig4_kannada", "fig5_mnist_samples"]
+        names += ["figS_caltech_samples", "figS_kannada_samples"]
+    for name in names:
+        for file in made(name):
+            assert (project / file).stat().st_size > 100, file
+        html = (project / f"results/smoke/notebooks/{name}.html").read_text()
+        assert "<html" in html
+        notebook = nbformat.read(project / f"results/smoke/notebooks/{name}.ipynb", as_version=4)
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        assert all(cell.execution_count for cell in code), name
+        assert not [o for cell in code for o in cell.outputs if o.output_type == "error"]
+
+
+def test_run_files_say_where_they_come_from(project):
+    folders = sorted((project / "results/smoke/runs").glob("*/*/*"))
+    assert len(folders) >= 9
+    for folder in folders:
+        result = runs.load(folder)
+        assert set(result.settings) == set(runs.SETTINGS)
+        assert result.provenance["device"] and result.provenance["source"] == runs.source_hash()
+        assert np.isfinite(result.curve[result.curve.status == "ok"].train).all()
+        assert not (folder / "checkpoint.npz").exists()
+
+
+def test_reduced_budget_is_stated_on_the_figure(project):
+    text = (project / "figures/fig1_bars_and_stripes.svg").read_text()
+    assert "Reduced budget" in text and "paper: 25" in text
+
+
+def test_table_says_that_it_is_scaled(project):
+    assert "scaled to 60,000" in (project / "figures/table1_timing.md").read_text()
+
+
+def test_every_check_of_the_validation_holds(project):
+    checks = pd.read_csv(project / "figures/validation.csv")
+    assert (checks.holds == "yes").all(), checks
+
+
+def test_second_run_does_nothing(project):
+    targets = () if have_data() else NO_DATA
+    status, printed = run(project, "-n", *targets)
+    assert status == 0 and "Nothing to be done" in printed, printed[-3000:]
+
+
+def test_one_setting_reruns_exactly_what_depends_on_it(project):
+    path = project / "workflow/config/hyperparameters.yaml"
+    original = path.read_text()
+    content = yaml.safe_load(original)
+    content["hyperparameters"]["as_published"]["bars_and_stripes"]["pcd"]["learning_rate"] = 0.16
+    try:
+        path.write_text(yaml.safe_dump(content))
+        _, printed = run(project, "-n", *(() if have_data() else NO_DATA))
+    finally:
+        path.write_text(original)
+    assert jobs(printed) == {"train": 1, "curves": 1, "samples": 1}, printed[-3000:]
+    assert "Train pcd on bars_and_stripes, 4 hidden units" in printed
+
+
+def test_single_figure_needs_only_its_own_runs(tmp_path):
+    fresh = copy_project(tmp_path / "project")
+    _, printed = run(fresh, "-n", "figures/fig1_bars_and_stripes.pdf")
+    assert jobs(printed) == {"train": 5, "curves": 1}
+    _, printed = run(fresh, "-n", "figures/fig2_mnist.pdf")
+    assert jobs(printed) == {"download": 1, "train": 5, "curves": 1}
+
+
+def test_report_is_built(project):
+    targets = () if have_data() else NO_DATA
+    status, printed = run(project, *targets, "--report", "report.html")
+    assert status == 0, printed[-3000:]
+    assert (project / "report.html").stat().st_size > 100_000
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("scal=smoke", "'scal' was unexpected"),
+        ("seed=abc", "'abc' is not of type 'integer'"),
+        ("scale=huge", "choose one of auto, paper, quick, smoke"),
+        ("hyperparameters=best", "choose one of as_published"),
+        ("backend=fortran", "'fortran' is not one of"),
+        ('experiments={"mnist": {"epoch": 3}}', "'epoch' was unexpected"),
+    ],
+)
+def test_wrong_setting_is_refused_in_one_line(setting, words):
+    status, printed = run(ROOT, "-n", config=[setting])
+    lines = [line for line in printed.splitlines() if words in line]
+    assert status != 0 and len(lines) == 1, printed
+
+
+def test_configuration_files_agree_with_the_schema():
+    # Every scale's own keys exist in the schema: each is loaded over paper.yaml by a dry run.
+    for scale in ("paper", "quick"):
+        status, printed = run(
+            ROOT, "-n", "figures/fig1_bars_and_stripes.pdf", config=[f"scale={scale}"]
+        )
+        assert status == 0, printed
+
+
+def test_missing_data_does_not_stop_the_rest(tmp_path):
+    fresh = copy_project(tmp_path / "project")
+    path = fresh / "workflow/config/datasets.yaml"
+    path.write_text(re.sub(r"https://\S+", "https://127.0.0.1:9/nothing", path.read_text()))
+    targets = (f"{CD}/run.json", "figures/fig2_mnist.pdf")
+    status, printed = run(fresh, *targets, SDCPD_DATA_MIRROR="")
+    assert status != 0
+    assert (fresh / CD / "run.json").exists()
+    failed = [line for line in printed.splitlines() if line.startswith("  failed: ")]
+    assert len(failed) == 1 and "no connection" in failed[0] and "SDCPD_DATA_MIRROR" in failed[0]
+    assert re.search(r"not made: .*fig2_mnist", printed)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (
+            "plots.save(figure, output)",
+            "raise ValueError('broken on purpose')",
+            "broken on purpose",
+        ),
+        ("published_figure = None", "published_number = None", "has no parameter published_figure"),
+    ],
+)
+def test_broken_notebook_fails_and_can_be_read(project, before, after, words):
+    path = project / "notebooks/curves.ipynb"
+    original = path.read_text()
+    assert before in original
+    try:
+        path.write_text(original.replace(before, after))
+        status, printed = run(project, "figures/fig1_bars_and_stripes.pdf")
+    finally:
+        path.write_text(original)
+    assert status != 0
+    lines = [line for line in printed.splitlines() if line.startswith("  failed: ")]
+    assert len(lines) == 1 and words in lines[0], printed[-3000:]
+    if "raise" in after:  # executed up to the broken cell, which is there with its error
+        kept = nbformat.read(project / "logs/smoke/fig1_bars_and_stripes.ipynb", as_version=4)
+        outputs = [o for cell in kept.cells for o in cell.get("outputs", [])]
+        assert [o.evalue for o in outputs if o.output_type == "error"] == ["broken on purpose"]
+
+
+def processes_in(folder):
+    """Processes whose working directory is in ``folder``."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (entry / "cwd").resolve().is_relative_to(folder):
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for left-over processes in /proc")
+def test_killed_training_goes_on_with_the_same_result(tmp_path):
+    fresh = copy_project(tmp_path / "project")
+    config = ['experiments={"bars_and_stripes": {"epochs": 8000}}']
+    first = subprocess.Popen(
+        command(f"{CD}/run.json", config=config),
+        cwd=fresh,
+        env=environment(fresh),
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    checkpoint = fresh / CD / "checkpoint.npz"
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert checkpoint.exists() and not (fresh / CD / "run.json").exists()
+    while processes_in(fresh) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not processes_in(fresh)
+
+    status, printed = run(fresh, f"{CD}/run.json", config=config)
+    assert status == 0, printed[-3000:]
+    resumed = runs.load(fresh / CD)
+    assert 0 < resumed.wall["resumed_at_update"] < 8000
+    undisturbed = tmp_path / "undisturbed"
+    runs.execute(
+        json.loads((fresh / CD / "run.json").read_text())["settings"], undisturbed, "numpy"
+    )
+    for part in ("curve.csv", "models.npz"):
+        assert (fresh / CD / part).read_bytes() == (undisturbed / part).read_bytes(), part
