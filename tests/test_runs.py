@@ -1,0 +1,464 @@
+"""Runs: what decides their numbers, run files, checkpoints, progress, and errors in one line."""
+
+import ast
+import json
+import os
+import re
+import shutil
+import types
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sdcpd import ROOT, data, runs
+from sdcpd.algorithms import STEPS
+
+HYPER = {name: {"learning_rate": 0.1} for name in STEPS}
+HYPER["cg"] |= {"sliding_factor": 0.01}
+HYPER["sdcp_d"] |= {"epsilon": 0.1, "lambda_hessian": 0.5}
+AIS = {"n_particles": 5, "n_temperatures": 10}
+START = {"every": 100, "also": [0]}  # evaluated at the start and at the end
+
+
+def settings(algorithm="cd", **changes):
+    """Three mini-batches an epoch, of 6, 6 and 4 of the 16 patterns."""
+    return {
+        "dataset": "bars_and_stripes",
+        "algorithm": algorithm,
+        "n_hidden": 3,
+        "trials": 2,
+        "epochs": 2,
+        "batch_size": 6,
+        "evaluate": {"every": 1, "also": [0]},
+        "n_gibbs_steps": 1,
+        "n_inner_iterations": 2,
+        "hyperparameters": HYPER.get(algorithm, {}),
+        "ais": None,
+        "seed": 1,
+    } | changes
+
+
+def execute(algorithm="cd", folder=None, **changes):
+    return runs.execute(settings(algorithm, **changes), folder, "numpy")
+
+
+def rate(value):
+    return {"hyperparameters": {"learning_rate": value}}
+
+
+def assert_equal(one, other):
+    """To the bit: curves and final models (NaN equals NaN)."""
+    pd.testing.assert_frame_equal(one.curve, other.curve, check_exact=True)
+    for a, b in zip(one.theta, other.theta, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def at(run, update):
+    return run.curve[run.curve["update"] == update]
+
+
+# ------------------------------------------------------------- what decides the numbers
+
+
+@pytest.mark.parametrize("ais", [None, AIS], ids=["exact", "ais"])
+@pytest.mark.parametrize("algorithm", STEPS)
+def test_seed_and_trial_decide_everything_else_nothing(algorithm, ais):
+    run = execute(algorithm, trials=3, ais=ais)
+    assert_equal(run, execute(algorithm, trials=3, ais=ais))
+    other = execute(algorithm, trials=3, ais=ais, seed=2)
+    assert (other.curve.train != run.curve.train).all()
+    for ours, others in zip(run.theta, other.theta, strict=True):
+        assert not any(np.array_equal(a, b) for a, b in zip(ours, others, strict=True))
+        assert len({model.tobytes() for model in ours}) == 3  # trials differ from each other
+    # How many trials run side by side is of no consequence to one of them.
+    two = execute(algorithm, trials=2, ais=ais)
+    first = run.curve[run.curve.trial < 2].reset_index(drop=True)
+    assert_equal(two, run._replace(curve=first, theta=run.theta.select(slice(2))))
+
+
+def test_algorithms_of_a_trial_start_from_the_same_model():
+    cd, sdcp_d = (at(execute(name), 0).set_index("trial") for name in ("cd", "sdcp_d"))
+    pd.testing.assert_frame_equal(cd, sdcp_d, check_exact=True)
+    assert cd.log_z.nunique() == 2
+    assert (at(execute(seed=2), 0).log_z.to_numpy() != cd.log_z.to_numpy()).all()
+
+
+def test_streams_of_a_run(monkeypatch):
+    """Equal order of the images for every algorithm of a trial; chains of their own otherwise."""
+    seen = []
+
+    def spy(*arguments):
+        seen.append(arguments)
+        return original(*arguments)
+
+    original = runs.train
+    monkeypatch.setattr(runs, "train", spy)
+    variants = [{}, rate(0.2), {"n_gibbs_steps": 2}, {"n_hidden": 4}, {"algorithm": "pcd"}]
+    for changes in variants:
+        execute(**changes)
+    orders = {np.array(arguments[7]).tobytes() for arguments in seen}
+    chains = {key.tobytes() for arguments in seen for key in arguments[8]}
+    assert len(orders) == 1 and len(chains) == 2 * len(variants)
+
+
+def test_learning_rate_changes_the_chain():
+    """b and c start at 0: on the same chain, twice the rate would give twice the first step."""
+    one = {"epochs": 1, "batch_size": 16, "evaluate": START}
+    small, large = (execute(**one, **rate(eta)).theta.b for eta in (0.125, 0.25))
+    assert np.abs(small).max() > 0 and not np.allclose(2 * small, large)
+    # What does not belong to the model or the training leaves the chain as it is.
+    other = execute(**one, **rate(0.125), ais=AIS, trials=1).theta.b
+    np.testing.assert_array_equal(other, small[:1])
+
+
+def test_every_ais_estimate_has_its_own_stream():
+    """The rate is so small that the model stays as it was."""
+    exact, estimated = (execute(**rate(1e-30), ais=ais).curve for ais in (None, AIS))
+    assert exact.groupby("trial").log_z.agg(np.ptp).max() < 1e-6
+    assert estimated.log_z.round(5).nunique() == len(estimated) == 6
+    assert estimated.ess.between(1, 5).all() and (exact.ess == np.inf).all()
+
+
+# -------------------------------------------------------------------- evaluation points
+
+
+@pytest.mark.parametrize(
+    ("epochs", "batch_size", "every", "also", "expected"),
+    [
+        (5, 16, 2, [0], [0, 2, 4, 5]),  # the end, too
+        (4, 100, 2, [], [2, 4]),  # … and not twice
+        (2, 6, 1, [0, 1], [0, 3, 6]),
+        (1.5, 4, 0.5, [0.25], [1, 2, 4, 6]),  # fractions of an epoch
+        (0.3, 1, 0.1, [], [2, 3, 5]),
+        (3, 16, 50, [0, 3.001, 10], [0, 3]),  # no point beyond the end
+    ],
+)
+def test_evaluation_updates(epochs, batch_size, every, also, expected):
+    evaluate = {"every": every, "also": also}
+    changes = {"epochs": epochs, "batch_size": batch_size, "evaluate": evaluate}
+    assert runs.evaluation_updates(settings(**changes), 16) == expected
+    curve = execute(**changes).curve
+    assert curve["update"].tolist() == [u for u in expected for _ in range(2)]
+    np.testing.assert_allclose(curve.epoch * -(-16 // batch_size), curve["update"])
+
+
+# ---------------------------------------------------------------------------- run files
+
+
+def test_run_file_round_trip(tmp_path):
+    run = execute("sdcp_d", tmp_path / "new" / "run", ais=AIS)
+    assert sorted(p.name for p in (tmp_path / "new" / "run").iterdir()) == sorted(runs.FILES)
+    loaded = runs.load(tmp_path / "new" / "run")
+    assert loaded.settings == run.settings == settings("sdcp_d", ais=AIS)
+    assert (loaded.provenance, loaded.wall) == (run.provenance, run.wall)
+    pd.testing.assert_frame_equal(loaded.curve, run.curve, check_exact=False, rtol=1e-9, atol=0)
+    for ours, original in zip(loaded.theta, run.theta, strict=True):
+        assert ours.dtype == np.float32 and np.array_equal(ours, original)
+    assert [a.shape for a in loaded.theta] == [(2, 3, 9), (2, 9), (2, 3)]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    execute(folder=folder)
+    return folder
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+def refuse(folder, *words):
+    """The one line in which a run file is refused."""
+    with pytest.raises(runs.RunError) as error:
+        runs.load(folder)
+    message = str(error.value)
+    for word in (str(folder), "run it again" if "missing" in words else "run", *words):
+        assert word in message, message
+    assert "\n" not in message, message
+
+
+@pytest.mark.parametrize("part", runs.FILES)
+def test_missing_part(copy, part):
+    (copy / part).unlink()
+    refuse(copy, part, "missing")
+
+
+def test_missing_folder(tmp_path):
+    refuse(tmp_path / "none", "run.json", "missing")
+
+
+@pytest.mark.parametrize(
+    ("part", "damage"),
+    [
+        *[(part, lambda content: b"") for part in runs.FILES],  # as after a loss of power
+        *[(part, lambda content: bytes(len(content))) for part in runs.FILES],
+        *[(part, lambda content: content[:-100]) for part in runs.FILES if part[-3:] != "csv"],
+        ("models.npz", lambda content: content[:50]),
+        ("models.npz", lambda content: content.replace(b"W.npy", b"X.npy")),
+        ("models.npz", lambda content: content[:300] + b"damaged" + content[307:]),
+        ("run.json", lambda content: b"[]"),
+        ("run.json", lambda content: content.replace(b"provenance", b"province")),
+        ("run.json", lambda content: content.replace(b"cd", b"\xff\xfe")),
+        ("curve.csv", lambda content: content + b"0,1,2,3,4,5,6,7,8,9,10,11\n"),
+    ],
+)
+def test_damaged_part(copy, part, damage):
+    content = (copy / part).read_bytes()
+    damaged = damage(content)
+    assert damaged != content
+    (copy / part).write_bytes(damaged)
+    refuse(copy, "damaged", "delete it and run again")
+
+
+@pytest.mark.parametrize("found", [runs.FORMAT + 1, None])
+def test_other_format(copy, found):
+    about = json.loads((copy / "run.json").read_text()) | {"format": found}
+    (copy / "run.json").write_text(json.dumps(about))
+    refuse(copy, f"format {found}, expected {runs.FORMAT}", "run it again")
+
+
+def test_never_unpickles(copy, tmp_path):
+    trap = tmp_path / "trap"
+
+    class Malicious:
+        def __reduce__(self):
+            return os.mkdir, (str(trap),)
+
+    W = np.array([Malicious()], dtype=object)
+    np.savez(copy / "models.npz", W=W, b=np.zeros((1, 9)), c=np.zeros((1, 3)))
+    refuse(copy, "damaged")
+    assert not trap.exists()
+    np.load(copy / "models.npz", allow_pickle=True)["W"]
+    assert trap.exists()  # the trap works
+
+
+# ----------------------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize("algorithm", STEPS)
+def test_right_settings_are_accepted(algorithm):
+    runs.check_settings(settings(algorithm, epochs=1.5, ais=AIS))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"n_hiden": 3}, "settings: unknown: n_hiden"),
+        ({"seed": ...}, "settings: missing: seed"),
+        ({"b": 1, "a": 1, "seed": ...}, "settings: unknown: a, b; missing: seed"),
+        ({"n_hidden": 3.0}, "n_hidden has the wrong type: 3.0"),
+        ({"trials": True}, "trials has the wrong type: True"),
+        ({"epochs": "5"}, "epochs has the wrong type: '5'"),
+        ({"ais": 100}, "ais has the wrong type: 100"),
+        ({"evaluate": 10}, "evaluate has the wrong type: 10"),
+        ({"hyperparameters": {}}, "hyperparameters: missing: learning_rate"),
+        ({"hyperparameters": HYPER["sdcp_d"]}, "hyperparameters: unknown: epsilon, lambda_hessian"),
+        ({"algorithm": "cg", **rate(0.1)}, "hyperparameters: missing: sliding_factor"),
+        (rate("1e-3"), "learning_rate has the wrong type: '1e-3'"),
+        (rate(True), "learning_rate has the wrong type: True"),
+        (rate(None), "learning_rate has the wrong type: None"),
+        ({"algorithm": "adam"}, "unknown algorithm 'adam': choose one of cd, pcd, cg, sdcp, sdcp_d"),
+        ({"dataset": "cifar"}, "unknown dataset 'cifar': choose one of bars_and_stripes, mnist"),
+        ({"trials": 0}, "trials must be positive, not 0"),
+        ({"epochs": -0.5}, "epochs must be positive, not -0.5"),
+        ({"n_hidden": 0}, "n_hidden must be positive"),
+        ({"batch_size": -1}, "batch_size must be positive"),
+        ({"n_gibbs_steps": 0}, "n_gibbs_steps must be positive"),
+        ({"algorithm": "sdcp_d", "n_inner_iterations": 0}, "n_inner_iterations must be positive"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_line(changes, words, tmp_path):
+    given = {name: v for name, v in settings(**changes).items() if v is not ...}
+    kind = data.DataError if "dataset" in changes else runs.RunError
+    with pytest.raises(kind) as error:
+        runs.execute(given, tmp_path / "run", "numpy")
+    assert words in str(error.value) and "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+# ----------------------------------------------------------------- failures and resuming
+
+
+class OutOfMemoryError(Exception):
+    """As CuPy's is called."""
+
+
+@pytest.mark.parametrize("error", [MemoryError, OutOfMemoryError])
+def test_out_of_memory_is_explained(error, monkeypatch):
+    monkeypatch.setattr(runs, "train", raising(error))
+    with pytest.raises(runs.RunError) as refused:
+        execute(trials=7, n_hidden=5)
+    message = str(refused.value)
+    for words in ("not enough memory", "7 trials of bars_and_stripes", "5 hidden", "fewer trials"):
+        assert words in message
+    assert "\n" not in message
+
+
+def test_other_errors_are_left_as_they_are(monkeypatch):
+    monkeypatch.setattr(runs, "train", raising(ZeroDivisionError))
+    with pytest.raises(ZeroDivisionError):
+        execute()
+
+
+def raising(error):
+    def fail(*arguments):
+        raise error
+
+    return fail
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # a rate beyond float32 overflows
+@pytest.mark.parametrize(("eta", "finite"), [(1e3, True), (1e39, False)])
+def test_divergence_is_recorded(eta, finite, tmp_path):
+    execute(folder=tmp_path, epochs=4, **rate(eta))
+    curve = pd.read_csv(tmp_path / "curve.csv")
+    assert curve["update"].tolist() == [0, 0, 3, 3]  # nothing after it
+    assert curve.status.tolist() == ["ok", "ok", "diverged", "diverged"]
+    assert np.isfinite(curve.train[:2]).all()
+    last = curve.train[2:]
+    assert (last < -2 * 9 * np.log(2)).all() if finite else last.isna().all()
+    run = runs.load(tmp_path)
+    assert all(np.isnan(array).all() for array in run.theta)
+
+
+class Interruption(Exception):
+    """What a kill looks like from the inside."""
+
+
+def once(monkeypatch, owner, name, when):
+    """``owner.name`` fails the first time that ``when`` holds for its arguments."""
+    original, failed = getattr(owner, name), []
+
+    def wrapper(*arguments):
+        if not failed and when(*arguments):
+            failed.append(True)
+            raise Interruption
+        return original(*arguments)
+
+    monkeypatch.setattr(owner, name, wrapper)
+
+
+@pytest.mark.parametrize("algorithm", ["cd", "sdcp_d"])
+@pytest.mark.parametrize(
+    ("owner", "name", "when", "resumed_at"),
+    [
+        (runs.Progress, "update", lambda self, done: done == 5, 3),
+        (runs.Evaluator, "__call__", lambda self, theta, rows, update: update == 6, 3),
+        (runs, "save", lambda run, folder: True, 6),  # a full disk: training is not repeated
+    ],
+    ids=["training", "evaluation", "saving"],
+)
+def test_interrupted_run_goes_on(algorithm, owner, name, when, resumed_at, tmp_path, monkeypatch):
+    undisturbed = execute(algorithm, tmp_path / "undisturbed")
+    folder, checkpoint = tmp_path / "run", tmp_path / "run" / "checkpoint.npz"
+    once(monkeypatch, owner, name, when)
+    with pytest.raises(Interruption):
+        execute(algorithm, folder)
+    assert [p.name for p in folder.iterdir()] == ["checkpoint.npz"]
+    run = execute(algorithm, folder)
+    assert run.wall["resumed_at_update"] == resumed_at
+    assert undisturbed.wall["resumed_at_update"] == 0
+    assert not checkpoint.exists()
+    assert_equal(run, undisturbed)
+    for part in ("curve.csv", "models.npz", "run.json"):
+        assert (folder / part).read_bytes() == (tmp_path / "undisturbed" / part).read_bytes()
+
+
+@pytest.mark.parametrize("changes", [rate(0.2), {"seed": 2}, {"epochs": 3}], ids=str)
+def test_checkpoint_of_other_settings_is_not_used(changes, tmp_path, monkeypatch):
+    once(monkeypatch, runs.Progress, "update", lambda self, done: done == 5)
+    with pytest.raises(Interruption):
+        execute(folder=tmp_path)
+    run = execute(folder=tmp_path, **changes)
+    assert run.wall["resumed_at_update"] == 0
+    assert_equal(run, execute(**changes))
+
+
+# ----------------------------------------------------------------------------- progress
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = types.SimpleNamespace(now=0.0)
+    monkeypatch.setattr(runs, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+def test_progress_says_share_and_time_left(clock, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SDCPD_PROGRESS_LOG", str(tmp_path / "log"))
+    progress = runs.Progress("a title", 100, every=10)
+    for done in range(41, 51):  # goes on from 40 after an interruption; one update a second
+        clock.now += 1
+        progress.update(done)
+    clock.now += 9
+    progress.note(0.25)  # too early
+    clock.now += 1
+    progress.note(0.75)
+    progress.close()
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert len(lines) == 3 and all(line.startswith("a title: ") for line in lines)
+    assert "50%" in lines[0] and "50/100 [00:10<00:50" in lines[0]
+    assert "25%" not in "".join(lines) and lines[1].endswith("evaluation 75%")
+    assert lines[2].endswith("finished")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_progress_of_a_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("SDCPD_PROGRESS_LOG", raising=False)
+    execute()
+    printed = capsys.readouterr()
+    assert printed.out == "" and re.search(
+        r"^bars_and_stripes cd 3h: 100%.* 6/6 .*finished$", printed.err
+    )
+    monkeypatch.setenv("SDCPD_PROGRESS_LOG", str(tmp_path / "log"))
+    execute()
+    execute("pcd")
+    assert capsys.readouterr() == ("", "")
+    assert re.findall(r"(\w+) 3h: 100%", (tmp_path / "log").read_text()) == ["cd", "pcd"]
+
+
+# --------------------------------------------------------------------------- provenance
+
+
+def test_provenance():
+    about = runs.provenance(np)
+    assert about["device"].startswith("CPU ") and about["backend"] == "numpy"
+    assert about["numpy"] == np.__version__
+    assert re.fullmatch(r"3\.\d+\.\d+\S*", about["python"])
+    assert re.fullmatch("[0-9a-f]{40}|unknown", about["commit"])
+    assert about["source"] == runs.source_hash()
+    assert about["sdcpd"] in (ROOT / "pyproject.toml").read_text()
+
+
+def test_source_hash_follows_the_sources(tmp_path, monkeypatch):
+    folder = tmp_path / "src" / "sdcpd"
+    shutil.copytree(ROOT / "src" / "sdcpd", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(runs, "ROOT", tmp_path)
+    hashes = {runs.source_hash()}
+    for name in runs.SOURCES:
+        path = folder / f"{name}.py"
+        original = path.read_bytes()
+        path.write_bytes(original + b"\n")
+        hashes.add(runs.source_hash())
+        path.write_bytes(original)
+    assert len(hashes) == 1 + len(runs.SOURCES)
+    (folder / "plots.py").write_text("")  # decides no numbers
+    assert runs.source_hash() in hashes
+    assert runs.provenance(np)["commit"] == "unknown"  # not a clone
+
+
+def test_sources_are_all_that_runs_import():
+    found, queue = set(), ["runs"]
+    while queue:
+        module = queue.pop()
+        if module not in found:
+            found.add(module)
+            tree = ast.parse((ROOT / f"src/sdcpd/{module}.py").read_text())
+            imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+            for node in (node for node in imports if node.level):
+                names = [node.module] if node.module else [alias.name for alias in node.names]
+                queue += [name for name in names if (ROOT / f"src/sdcpd/{name}.py").exists()]
+    assert found == set(runs.SOURCES)

@@ -1,0 +1,76 @@
+"""Timing: all algorithms, the right updates counted, the warm-up left out."""
+
+import types
+
+import numpy as np
+import pytest
+
+from sdcpd import timing
+from sdcpd.algorithms import STEPS
+
+MODEL = {
+    "n_visible": 6,
+    "n_hidden": 3,
+    "batch_size": 5,
+    "n_gibbs_steps": 4,
+    "n_inner_iterations": 3,
+    "n_gibbs_steps_inner": 2,
+}
+
+
+def test_every_algorithm_is_timed():
+    done = []
+    seconds = timing.seconds_per_update(**MODEL, n_updates=3, trials=2, report=done.append)
+    assert list(seconds) == list(STEPS)
+    for values in seconds.values():
+        assert values.shape == (2,) and (values > 0).all() and (values < 1).all()
+    assert done == list(range(1, 2 * len(STEPS) + 1))
+
+
+@pytest.mark.parametrize(("n_updates", "warm_up"), [(3, 1), (60, 3)])
+def test_updates_of_each_algorithm(n_updates, warm_up, monkeypatch):
+    """With a clock on which an update takes a known time, and the warm-up much longer."""
+    calls, clock = [], [0.0]
+    cost = {name: number + 1.0 for number, name in enumerate(STEPS)}
+
+    def step(name):
+        def run(theta, memory, v, hyper, stream):
+            count = memory.get("count", 0)
+            calls.append((name, theta, v, hyper))
+            clock[0] += cost[name] if count >= warm_up else 1000
+            return theta, {"count": count + 1}
+
+        return run
+
+    monkeypatch.setattr(timing, "STEPS", {name: step(name) for name in STEPS})
+    monkeypatch.setattr(timing, "time", types.SimpleNamespace(perf_counter=lambda: clock[0]))
+    seconds = timing.seconds_per_update(**MODEL, n_updates=n_updates, trials=2)
+    assert {name: values.tolist() for name, values in seconds.items()} == {
+        name: [each, each] for name, each in cost.items()
+    }
+    # The algorithms take turns within a trial.
+    turns = [name for name in [*STEPS, *STEPS] for _ in range(warm_up + n_updates)]
+    assert [name for name, *_ in calls] == turns
+    for name, theta, v, hyper in calls:
+        inner = name in ("sdcp", "sdcp_d")
+        assert hyper.n_gibbs_steps == (2 if inner else 4)
+        assert hyper.n_inner_iterations == 3
+        assert theta.W.shape == (1, 3, 6) and v.shape == (1, 5, 6)  # one model at a time
+        assert v.dtype == np.float32 and set(np.unique(v)) <= {0, 1}
+
+
+def test_rows_and_memory_are_those_of_a_training(monkeypatch):
+    """Each update gets what the last one left; the rows have MNIST's share of pixels that are on."""
+    images, given = [], []
+
+    def step(theta, memory, v, hyper, stream):
+        images.append(v)
+        given.append((float(theta.b[0, 0]), memory.get("count", 0)))
+        return theta.map(lambda x: x + 1), {"count": memory.get("count", 0) + 1}
+
+    monkeypatch.setattr(timing, "STEPS", {"cd": step})
+    large = MODEL | {"n_visible": 784, "batch_size": 200}
+    timing.seconds_per_update(**large, n_updates=3, trials=1)
+    start = np.log(0.13 / 0.87)
+    np.testing.assert_allclose(given, [(start + n, n) for n in range(4)], rtol=1e-5)
+    assert images[0].mean() == pytest.approx(0.13, abs=0.005)
