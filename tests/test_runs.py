@@ -61,8 +61,7 @@ def at(run, update):
 # ------------------------------------------------------------- what decides the numbers
 
 
-@pytest.mark.parametrize("ais", [None, AIS], ids=["exact", "ais"])
-@pytest.mark.parametrize("algorithm", STEPS)
+@pytest.mark.parametrize(("algorithm", "ais"), [*((name, AIS) for name in STEPS), ("cd", None)])
 def test_seed_and_trial_decide_everything_else_nothing(algorithm, ais):
     run = execute(algorithm, trials=3, ais=ais)
     assert_equal(run, execute(algorithm, trials=3, ais=ais))
@@ -152,7 +151,8 @@ def test_run_file_round_trip(tmp_path):
     loaded = runs.load(tmp_path / "new" / "run")
     assert loaded.settings == run.settings == settings("sdcp_d", ais=AIS)
     assert (loaded.provenance, loaded.wall) == (run.provenance, run.wall)
-    pd.testing.assert_frame_equal(loaded.curve, run.curve, check_exact=False, rtol=1e-9, atol=0)
+    # Ten digits; whole epochs come back as integers.
+    pd.testing.assert_frame_equal(loaded.curve, run.curve, check_dtype=False, rtol=1e-9, atol=0)
     for ours, original in zip(loaded.theta, run.theta, strict=True):
         assert ours.dtype == np.float32 and np.array_equal(ours, original)
     assert [a.shape for a in loaded.theta] == [(2, 3, 9), (2, 9), (2, 3)]
@@ -175,7 +175,7 @@ def refuse(folder, *words):
     with pytest.raises(runs.RunError) as error:
         runs.load(folder)
     message = str(error.value)
-    for word in (str(folder), "run it again" if "missing" in words else "run", *words):
+    for word in (str(folder), *words):
         assert word in message, message
     assert "\n" not in message, message
 
@@ -183,33 +183,35 @@ def refuse(folder, *words):
 @pytest.mark.parametrize("part", runs.FILES)
 def test_missing_part(copy, part):
     (copy / part).unlink()
-    refuse(copy, part, "missing")
+    refuse(copy, f"{part} is missing: run it again")
 
 
 def test_missing_folder(tmp_path):
-    refuse(tmp_path / "none", "run.json", "missing")
+    refuse(tmp_path / "none", "run.json is missing: run it again")
 
 
-@pytest.mark.parametrize(
-    ("part", "damage"),
-    [
-        *[(part, lambda content: b"") for part in runs.FILES],  # as after a loss of power
-        *[(part, lambda content: bytes(len(content))) for part in runs.FILES],
-        *[(part, lambda content: content[:-100]) for part in runs.FILES if part[-3:] != "csv"],
-        ("models.npz", lambda content: content[:50]),
-        ("models.npz", lambda content: content.replace(b"W.npy", b"X.npy")),
-        ("models.npz", lambda content: content[:300] + b"damaged" + content[307:]),
-        ("run.json", lambda content: b"[]"),
-        ("run.json", lambda content: content.replace(b"provenance", b"province")),
-        ("run.json", lambda content: content.replace(b"cd", b"\xff\xfe")),
-        ("curve.csv", lambda content: content + b"0,1,2,3,4,5,6,7,8,9,10,11\n"),
-    ],
-)
-def test_damaged_part(copy, part, damage):
+DAMAGE = {  # part, and what becomes of its content
+    **{f"empty {part}": (part, lambda content: b"") for part in runs.FILES},  # loss of power
+    **{f"zeros {part}": (part, lambda content: bytes(len(content))) for part in runs.FILES},
+    "cut run.json": ("run.json", lambda content: content[:-100]),
+    "cut wall.json": ("wall.json", lambda content: content[:-10]),
+    "cut models.npz": ("models.npz", lambda content: content[:-100]),
+    "almost no models.npz": ("models.npz", lambda content: content[:50]),
+    "no weights": ("models.npz", lambda content: content.replace(b"W.npy", b"X.npy")),
+    "wrong weights": ("models.npz", lambda content: content[:300] + b"damaged" + content[307:]),
+    "run.json of another kind": ("run.json", lambda content: b"[]"),
+    "no provenance": ("run.json", lambda content: content.replace(b"provenance", b"province")),
+    "not a text": ("run.json", lambda content: content.replace(b"cd", b"\xff\xfe")),
+    "row too long": ("curve.csv", lambda content: content + b"0,1,2,3,4,5,6,7,8,9,10,11\n"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_part(copy, damage):
+    part, change = DAMAGE[damage]
     content = (copy / part).read_bytes()
-    damaged = damage(content)
-    assert damaged != content
-    (copy / part).write_bytes(damaged)
+    assert change(content) != content
+    (copy / part).write_bytes(change(content))
     refuse(copy, "damaged", "delete it and run again")
 
 
@@ -260,7 +262,10 @@ def test_right_settings_are_accepted(algorithm):
         (rate("1e-3"), "learning_rate has the wrong type: '1e-3'"),
         (rate(True), "learning_rate has the wrong type: True"),
         (rate(None), "learning_rate has the wrong type: None"),
-        ({"algorithm": "adam"}, "unknown algorithm 'adam': choose one of cd, pcd, cg, sdcp, sdcp_d"),
+        (
+            {"algorithm": "adam"},
+            "unknown algorithm 'adam': choose one of cd, pcd, cg, sdcp",
+        ),
         ({"dataset": "cifar"}, "unknown dataset 'cifar': choose one of bars_and_stripes, mnist"),
         ({"trials": 0}, "trials must be positive, not 0"),
         ({"epochs": -0.5}, "epochs must be positive, not -0.5"),
@@ -341,7 +346,6 @@ def once(monkeypatch, owner, name, when):
     monkeypatch.setattr(owner, name, wrapper)
 
 
-@pytest.mark.parametrize("algorithm", ["cd", "sdcp_d"])
 @pytest.mark.parametrize(
     ("owner", "name", "when", "resumed_at"),
     [
@@ -351,14 +355,14 @@ def once(monkeypatch, owner, name, when):
     ],
     ids=["training", "evaluation", "saving"],
 )
-def test_interrupted_run_goes_on(algorithm, owner, name, when, resumed_at, tmp_path, monkeypatch):
-    undisturbed = execute(algorithm, tmp_path / "undisturbed")
+def test_interrupted_run_goes_on(owner, name, when, resumed_at, tmp_path, monkeypatch):
+    undisturbed = execute("sdcp_d", tmp_path / "undisturbed")
     folder, checkpoint = tmp_path / "run", tmp_path / "run" / "checkpoint.npz"
     once(monkeypatch, owner, name, when)
     with pytest.raises(Interruption):
-        execute(algorithm, folder)
+        execute("sdcp_d", folder)
     assert [p.name for p in folder.iterdir()] == ["checkpoint.npz"]
-    run = execute(algorithm, folder)
+    run = execute("sdcp_d", folder)
     assert run.wall["resumed_at_update"] == resumed_at
     assert undisturbed.wall["resumed_at_update"] == 0
     assert not checkpoint.exists()

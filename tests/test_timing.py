@@ -60,7 +60,7 @@ def test_updates_of_each_algorithm(n_updates, warm_up, monkeypatch):
 
 
 def test_rows_and_memory_are_those_of_a_training(monkeypatch):
-    """Each update gets what the last one left; the rows have MNIST's share of pixels that are on."""
+    """Each update gets what the last one left; 13 % of the pixels are on, as in MNIST."""
     images, given = [], []
 
     def step(theta, memory, v, hyper, stream):
