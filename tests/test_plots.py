@@ -1,0 +1,427 @@
+"""Plots and tables: what they show is what the runs and the published files say."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+
+from sdcpd import ROOT, plots
+from sdcpd.algorithms import LABELS, STEPS
+from sdcpd.rbm import Parameters
+from sdcpd.runs import Run
+
+REFERENCE = ROOT / "workflow/reference"
+AIS = {"n_particles": 100, "n_temperatures": 10_000}
+PAPER = {"trials": 3, "epochs": 4, "ais": AIS, "samples": {"n_steps": 5000}}
+LONG = PAPER | {"epochs": 200}
+EPOCHS = (0, 1, 2, 4)
+
+
+TIGHT_LAYOUT = plt.Figure.tight_layout
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch):
+    """No window, and no layout of the figures, which takes most of the time."""
+    plt.switch_backend("agg")
+    monkeypatch.setattr(plt.Figure, "tight_layout", lambda *arguments, **named: None)
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def layout(fast, monkeypatch):
+    """The real layout after all."""
+    monkeypatch.setattr(plt.Figure, "tight_layout", TIGHT_LAYOUT)
+
+
+def make_run(algorithm="cd", dataset="bars_and_stripes", curve=None, **changes):
+    """A run of three trials whose curve is random, or made of rows trial, update, train, status."""
+    rng = np.random.default_rng(list(STEPS).index(algorithm))
+    if curve is None:
+        curve = [(t, u, rng.uniform(-9, -5), "ok") for u in EPOCHS for t in range(3)]
+    curve = pd.DataFrame(curve, columns=["trial", "update", "train", "status"])
+    curve = curve.assign(epoch=1.0 * curve["update"], test=curve.train - 1, ess=50.0)
+    settings = {"dataset": dataset, "algorithm": algorithm, "n_hidden": 4, "trials": 3}
+    settings |= {"epochs": 4, "ais": AIS, "hyperparameters": {"learning_rate": 0.1}} | changes
+    theta = Parameters(rng.normal(size=(3, 4, 9)), np.zeros((3, 9)), np.zeros((3, 4)))
+    about = {"device": "CPU test"}, {"finished": "2026-01-02T03:04:05+00:00"}
+    return Run(settings, about[0], curve, theta, about[1])
+
+
+def diverging_run():
+    """One trial diverges at update 2, another at update 4."""
+    return make_run(
+        curve=[
+            *[(0, 0, -6.0, "ok"), (1, 0, -6.5, "ok"), (2, 0, -7.0, "ok")],
+            *[(0, 2, -4.0, "ok"), (1, 2, -6.0, "ok"), (2, 2, -99.0, "diverged")],
+            *[(0, 4, -3.0, "ok"), (1, 4, np.nan, "diverged")],
+        ]
+    )
+
+
+def say(axis):
+    return [text.get_text() for text in axis.texts]
+
+
+def line_of(axis, algorithm):
+    """The line that is labelled with the algorithm."""
+    (line,) = [line for line in axis.lines if line.get_label() == LABELS[algorithm]]
+    return line
+
+
+def rings(axis):
+    """Where the rings of doubtful AIS estimates are."""
+    marked = [line for line in axis.lines if line.get_markeredgecolor() == "red"]
+    return [tuple(point) for line in marked for point in line.get_xydata()]
+
+
+def dashed(axis):
+    """The dashed lines, which are the published ones, by colour."""
+    return {to_hex(line.get_color()): line for line in axis.lines if line.get_linestyle() == "--"}
+
+
+# ----------------------------------------------------------------------------- numbers
+
+
+def test_summarize():
+    run = diverging_run()
+    run.curve["ess"] = [50, 40, 60, 30, 20, 1, 10, 1]
+    table = plots.summarize(run).set_index("update")
+    assert table.index.tolist() == table.epoch.tolist() == [0, 2, 4]
+    assert table.trials.tolist() == [3, 2, 1]
+    assert table.ess.tolist() == [40, 20, 10]
+    assert table.train_mean.tolist() == [-6.5, -5, -3]
+    assert table.train_max.tolist() == [-6, -4, -3]
+    # 1.96 σ / √n, with σ = .5, √2 and, of one trial, unknown: no interval
+    half = [1.96 * 0.5 / 3**0.5, 1.96, 0]
+    np.testing.assert_allclose(table.train_high - table.train_mean, half)
+    np.testing.assert_allclose(table.train_mean - table.train_low, half)
+    for name in ("mean", "max", "low", "high"):
+        np.testing.assert_allclose(table[f"test_{name}"], table[f"train_{name}"] - 1)
+
+
+def test_published_names():
+    rate = plots.published(
+        REFERENCE / "published_curves_2017.csv", dataset="MNIST", learning_rate=0.05
+    )
+    assert rate.algorithm.value_counts().to_dict() == dict.fromkeys(("cd", "pcd", "cg", "sdcp"), 21)
+    assert set(rate.dataset) == {"MNIST"} and set(rate.learning_rate) == {0.05}
+    raw = pd.read_csv(REFERENCE / "published_curves_2017.csv")
+    assert "CS-DCP" in set(raw.algorithm)  # and is none of ours
+    one = raw[(raw.dataset == "MNIST") & (raw.learning_rate == 0.05) & (raw.algorithm == "S-DCP")]
+    assert rate[rate.algorithm == "sdcp"].avg_loglik.tolist() == one.avg_loglik.tolist()
+
+
+def test_published_curves_of_2019():
+    path = REFERENCE / "published_curves_2019.csv"
+    table = plots.published(path)
+    assert len(table) == len(pd.read_csv(path)) == 610
+    assert table.figure.value_counts().to_dict() == {1: 90, 2: 160, 3: 180, 4: 180}
+    assert set(table.algorithm) == set(STEPS)
+    assert table.groupby("figure").epoch.max().tolist() == [5000, 200, 200, 200]
+    # A maximum over trials is no less than their mean.
+    table["statistic"] = table.panel.str.split("-").str[-1]
+    table["part"] = table.panel.str.split("-").str[0]
+    places = ["figure", "part", "algorithm", "epoch"]
+    both = table.pivot(index=places, columns="statistic", values="avg_loglik")
+    assert len(both) == 305 and (both["max"] >= both["mean"]).all()
+    # No distribution has a higher average log-likelihood than the 16 patterns themselves.
+    assert (table[table.figure == 1].avg_loglik < -15 / 4 * np.log(2)).all()
+
+
+def test_published_table_1():
+    table = pd.read_csv(REFERENCE / "table1.csv").set_index(["dataset", "algorithm"])
+    large, small = (table.loc[name] for name in ("Large datasets", "Bars & Stripes"))
+    for part in (large, small):
+        assert part.index.tolist() == list(LABELS.values())
+    assert large["mean"].tolist() == [248.15, 248.15, 309.51, 317.87, 385.65]
+    assert small["mean"].tolist() == [1.41, 1.41, 1.79, 1.73, 1.92]
+    assert large["mean"]["S-DCP-D"] / large["mean"]["S-DCP"] == pytest.approx(1.213, abs=5e-4)
+    assert large["mean"]["S-DCP"] / large["mean"]["CD"] == pytest.approx(1.281, abs=5e-4)
+    assert small["mean"]["S-DCP-D"] / small["mean"]["S-DCP"] == pytest.approx(1.110, abs=5e-4)
+    assert (table.sigma < 0.05 * table["mean"]).all() and (table.sigma > 0).all()
+
+
+# ------------------------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({}, ""),
+        ({"trials": 4, "epochs": 9, "ais": {name: 2 * n for name, n in AIS.items()}}, ""),
+        ({"ais": None}, ""),  # exact
+        ({"trials": 2}, "Reduced budget: 2 trials (paper: 3)."),
+        ({"trials": 1}, "Reduced budget: 1 trial (paper: 3)."),
+        ({"epochs": 0.5}, "Reduced budget: 0.5 epochs (paper: 4)."),
+        (
+            {"ais": AIS | {"n_temperatures": 2000}},
+            "Reduced budget: AIS with 2,000 temperatures (paper: 10,000).",
+        ),
+        ({"ais": AIS | {"n_particles": 50}}, "Reduced budget: 50 AIS particles (paper: 100)."),
+        ({"trials": 2, "epochs": 3}, "Reduced budget: 2 trials (paper: 3); 3 epochs (paper: 4)."),
+    ],
+)
+def test_budget_note(changes, note):
+    assert plots.budget_note(make_run(**changes), PAPER) == note
+
+
+def test_budget_note_of_an_exact_experiment():
+    assert plots.budget_note(make_run(ais=None), PAPER | {"ais": None}) == ""
+    assert "(paper: 5,000)" in plots.budget_note(make_run(), PAPER | {"epochs": 5000})
+
+
+def test_describe_runs():
+    assert plots.describe_runs([make_run(), make_run("pcd")], PAPER) == ["CPU test, 2026-01-02"]
+    lines = plots.describe_runs([diverging_run(), make_run("pcd")], LONG)
+    assert lines[1:] == [
+        "Reduced budget: 4 epochs (paper: 200).",
+        "2 diverged trials left out.",
+    ]
+    other = make_run("cg", curve=[(0, 0, -1.0, "ok"), (0, 2, np.nan, "diverged")])
+    other.provenance["device"], other.wall["finished"] = "GPU test", "2026-01-05T00:00:00"
+    assert plots.describe_runs([other, make_run()], PAPER) == [
+        "CPU test and GPU test, 2026-01-02 to 2026-01-05",
+        "1 diverged trial left out.",
+    ]
+
+
+# ------------------------------------------------------------------------------ figures
+
+
+def test_an_algorithm_has_its_own_colour_and_marker():
+    assert set(plots.STYLES) == set(LABELS) == set(STEPS)
+    colours, markers = zip(*plots.STYLES.values(), strict=True)
+    assert len({to_hex(colour) for colour in colours}) == len(set(markers)) == len(STEPS)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "parts"), [("bars_and_stripes", ["test"]), ("mnist", ["train", "test"])]
+)
+def test_likelihood_curves(dataset, parts):
+    finished = [make_run(name, dataset) for name in STEPS]
+    panels = [(part, statistic) for part in parts for statistic in ("mean", "max")]
+    prefix = {"bars_and_stripes": "train=test"}  # as the published file calls it
+    published = pd.DataFrame(
+        [
+            (epoch, name, f"{prefix.get(dataset, part)}-{statistic}", -10 * place - epoch)
+            for place, (part, statistic) in enumerate(panels)
+            for name in ("cd", "sdcp_d")
+            for epoch in (2, 4)
+        ],
+        columns=["epoch", "algorithm", "panel", "avg_loglik"],
+    )
+    figure = plots.likelihood_curves(finished, PAPER, published)
+    assert len(figure.axes) == len(panels) == 2 * len(parts)
+    for place, (axis, (part, statistic)) in enumerate(zip(figure.axes, panels, strict=True)):
+        title = axis.get_title()
+        assert title.startswith("train = test" if len(parts) == 1 else part)
+        assert {"mean": "mean", "max": "maximum"}[statistic] in title
+        for run in finished:
+            line = line_of(axis, run.settings["algorithm"])
+            values = run.curve.groupby("epoch")[part].agg(statistic)
+            np.testing.assert_allclose(line.get_xydata(), values.reset_index().to_numpy())
+            style = to_hex(line.get_color()), line.get_marker()
+            colour, marker = plots.STYLES[run.settings["algorithm"]]
+            assert style == (to_hex(colour), marker)
+            assert line.get_linestyle() == "-"
+        assert set(dashed(axis)) == {to_hex(plots.STYLES[n][0]) for n in ("cd", "sdcp_d")}
+        for line in dashed(axis).values():
+            expected = [(epoch, -10 * place - epoch) for epoch in (2, 4)]
+            assert [tuple(point) for point in line.get_xydata()] == expected
+        assert len(axis.collections) == (5 if statistic == "mean" else 0)  # bands
+        assert axis.get_xscale() == "linear" and rings(axis) == []
+    (legend,) = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == [*LABELS.values(), "published (dashed)"]
+    assert any(plots.NAMES[dataset] in text.get_text() for text in figure.texts)
+
+
+def test_band_is_the_interval_of_the_mean():
+    figure = plots.likelihood_curves([diverging_run()], PAPER)
+    (band,) = figure.axes[0].collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    # From the first point, three trials, to the last, where one is left.
+    assert heights.min() == pytest.approx(-7.5 - 1.96 * 0.5 / 3**0.5)
+    assert heights.max() == pytest.approx(-4)
+    assert not plots.likelihood_curves([make_run(trials=1)], PAPER).axes[0].collections
+
+
+@pytest.mark.parametrize(
+    ("shorter", "with_published"), [(True, True), (True, False), (False, True)]
+)
+def test_shorter_run_is_drawn_on_a_logarithmic_axis(shorter, with_published):
+    published = plots.published(REFERENCE / "published_curves_2019.csv", figure=1)
+    figure = plots.likelihood_curves(
+        [make_run()], LONG if shorter else PAPER, published if with_published else None
+    )
+    logarithmic = shorter and with_published
+    for axis in figure.axes:
+        assert axis.get_xscale() == ("log" if logarithmic else "linear")
+        assert ("logarithmic" in axis.get_xlabel()) == logarithmic
+        epochs = [epoch for epoch in EPOCHS if epoch > 0 or not logarithmic]
+        assert line_of(axis, "cd").get_xdata().tolist() == epochs
+        assert len(dashed(axis)) == (5 if with_published else 0)
+    assert any("Reduced budget" in text.get_text() for text in figure.texts) == shorter
+
+
+def test_doubtful_estimates_are_marked():
+    run = make_run(dataset="mnist")
+    low = run.curve.trial.eq(1) & run.curve["update"].isin([1, 2])
+    run.curve.loc[low, "ess"] = [9.9, 10.0]
+    figure = plots.likelihood_curves([run, make_run("pcd", "mnist")], PAPER)
+    for axis in figure.axes:
+        line = line_of(axis, "cd")
+        assert rings(axis) == [tuple(line.get_xydata()[1])]
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert words == ["CD", "PCD", "AIS effective sample size < 10"]
+
+
+def test_diverged_trials_are_left_out_and_counted():
+    figure = plots.likelihood_curves([diverging_run(), make_run("pcd")], PAPER)
+    assert line_of(figure.axes[0], "cd").get_ydata().tolist() == [-7.5, -6, -4]
+    assert any("2 diverged trials left out" in text.get_text() for text in figure.texts)
+
+
+def test_words_do_not_cover_the_axes(layout):
+    """Above the axes the title and its lines, below them the legend."""
+    low = diverging_run()
+    low.curve["ess"] = 1
+    published = plots.published(REFERENCE / "published_curves_2019.csv", figure=1)
+    figure = plots.likelihood_curves([low], LONG, published)
+    figure.draw_without_rendering()
+    boxes = [axis.get_tightbbox() for axis in figure.axes]
+    title, lines = (text.get_window_extent() for text in figure.texts)
+    assert len(figure.texts[1].get_text().splitlines()) == 3
+    assert title.y0 > lines.y1 and lines.y0 > max(box.y1 for box in boxes)
+    legend = figure.legends[0].get_window_extent()
+    assert legend.y1 < min(box.y0 for box in boxes)
+    assert legend.x0 >= 0 and legend.x1 <= figure.bbox.x1 and title.y1 <= figure.bbox.y1
+
+
+def test_known_rates():
+    published = plots.published(REFERENCE / "published_curves_2017.csv", dataset="BarsStripes")
+    finished = [
+        make_run(name, hyperparameters={"learning_rate": rate})
+        for rate in (0.2, 0.1)
+        for name in ("cd", "sdcp")
+    ]
+    for run in finished:
+        run.curve["test"] -= run.settings["hyperparameters"]["learning_rate"]
+    figure = plots.known_rates(finished, PAPER, published)
+    assert len(figure.axes) == 2
+    panels = zip(figure.axes, (0.1, 0.2), (finished[2:], finished[:2]), strict=True)
+    for axis, rate, group in panels:
+        assert f"{rate:g}" in axis.get_title()
+        for run in group:
+            name = run.settings["algorithm"]
+            means = run.curve.groupby("epoch").test.mean()
+            np.testing.assert_allclose(line_of(axis, name).get_ydata(), means)
+            rows = published[published.learning_rate.eq(rate) & published.algorithm.eq(name)]
+            line = dashed(axis)[to_hex(plots.STYLES[name][0])]
+            assert line.get_ydata().tolist() == rows.avg_loglik.tolist() and len(rows) == 10
+        assert len(dashed(axis)) == 2
+
+
+def test_trial_curves_and_filters():
+    run = make_run(dataset="mnist")
+    figure = plots.trial_curves(run)
+    assert len(figure.axes) == 2
+    for axis, part in zip(figure.axes, ("train", "test"), strict=True):
+        *trials, mean = axis.lines
+        for trial, line in enumerate(trials):
+            assert line.get_ydata().tolist() == run.curve[run.curve.trial == trial][part].tolist()
+        np.testing.assert_allclose(mean.get_ydata(), run.curve.groupby("epoch")[part].mean())
+    (image,) = plots.filters(run, (3, 3), trial=2).axes[0].images
+    W = run.theta.W[2]
+    np.testing.assert_array_equal(image.get_array()[1:4, 5:8], W[1].reshape(3, 3))
+    assert image.get_clim() == (-np.abs(W).max(), np.abs(W).max())
+
+
+def test_tile():
+    images = np.arange(1, 1 + 5 * 6).reshape(5, 6)
+    picture = plots.tile(images, (2, 3), gap=-1)
+    gap = [-1] * 13
+    assert picture.tolist() == [
+        gap,
+        [-1, 1, 2, 3, -1, 7, 8, 9, -1, 13, 14, 15, -1],
+        [-1, 4, 5, 6, -1, 10, 11, 12, -1, 16, 17, 18, -1],
+        gap,
+        [-1, 19, 20, 21, -1, 25, 26, 27, -1, -1, -1, -1, -1],
+        [-1, 22, 23, 24, -1, 28, 29, 30, -1, -1, -1, -1, -1],
+        gap,
+        gap,
+        gap,
+        gap,
+    ]
+
+
+@pytest.mark.parametrize("diverged", [0, 1, 2])
+def test_sample_grids_mark_what_diverged(diverged):
+    names = ["cd", "pcd", "cg"]
+    images = [np.random.default_rng(n).integers(0, 2, (4, 9)) for n in range(3)]
+    images[diverged] = None
+    runs = [make_run(name) for name in names]
+    figure = plots.sample_grids(runs, images, (3, 3), PAPER, 5000)
+    assert [axis.get_title() for axis in figure.axes] == [LABELS[name] for name in names]
+    for number, axis in enumerate(figure.axes):
+        assert say(axis) == (["diverged"] if number == diverged else [])
+        if number != diverged:
+            (drawn,) = axis.images
+            expected = plots.tile(images[number], (3, 3))
+            np.testing.assert_array_equal(drawn.get_array(), expected)
+            assert drawn.get_clim() == (0, 1)
+    words = " ".join(text.get_text() for text in figure.texts)
+    assert "4 images after 5,000 Gibbs steps" in words and "reduced" not in words
+
+
+def test_sample_grids_say_that_steps_are_reduced():
+    figure = plots.sample_grids([make_run()], [np.zeros((1, 9))], (3, 3), PAPER, 20)
+    words = " ".join(text.get_text() for text in figure.texts)
+    assert "Gibbs steps reduced (paper: 5,000)" in words and "after 20 Gibbs" in words
+
+
+# -------------------------------------------------------------------------------- files
+
+
+def test_saved_figures_are_the_same_to_the_byte(tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    monkeypatch.setitem(plt.rcParams, "savefig.dpi", 50)  # fast
+    stems = [tmp_path / "new" / name for name in ("one", "two")]
+    for stem in stems:
+        plots.save(plots.trial_curves(diverging_run()), stem)
+    heads = {"pdf": b"%PDF-", "png": b"\x89PNG", "svg": b"<?xml"}
+    assert len(list((tmp_path / "new").iterdir())) == 6
+    for suffix, head in heads.items():
+        one, two = (stem.with_suffix(f".{suffix}").read_bytes() for stem in stems)
+        assert one.startswith(head) and len(one) > 2000
+        assert one == two, suffix
+    assert b"D:19700101" in stems[0].with_suffix(".pdf").read_bytes()
+    assert ">train = test<" in stems[0].with_suffix(".svg").read_text()  # text stays text
+
+
+TABLE = pd.DataFrame({"dataset": ["Bars & Stripes", "5 %"], "mean (s)": ["1.41 ± 0.1", "2"]})
+
+
+def test_saved_table(tmp_path):
+    plots.save_table(TABLE, tmp_path / "new" / "table_1", "Seconds of training.")
+    stem = tmp_path / "new" / "table_1"
+    read = pd.read_csv(stem.with_suffix(".csv"), dtype=str)
+    pd.testing.assert_frame_equal(read, TABLE)
+    markdown = stem.with_suffix(".md").read_text().splitlines()
+    assert markdown[:2] == ["Seconds of training.", ""]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in markdown[2:]]
+    assert cells[0] == list(TABLE.columns) and cells[2:] == TABLE.to_numpy().tolist()
+    latex = stem.with_suffix(".tex").read_text()
+    assert r"\caption{Seconds of training.}" in latex and r"\label{tab:table_1}" in latex
+    assert r"Bars \& Stripes & 1.41 ± 0.1 \\" in latex and r"5 \% & 2 \\" in latex
+
+
+def test_caption_is_escaped_in_latex(tmp_path):
+    """A bare & in a caption is an error of LaTeX, a bare % swallows the closing brace."""
+    caption = "Bars & Stripes: 5 % of 10_000."
+    plots.save_table(TABLE, tmp_path / "table", caption)
+    assert (tmp_path / "table.md").read_text().startswith(caption)
+    assert r"\caption{Bars \& Stripes: 5 \% of 10\_000.}" in (tmp_path / "table.tex").read_text()
