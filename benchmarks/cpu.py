@@ -1,6 +1,6 @@
 """How fast training and evaluation are on this machine's CPU, as a Markdown table.
 
-    uv run python benchmarks/cpu.py             about 2 minutes on two cores
+    uv run python benchmarks/cpu.py             2 minutes on two idle cores, 5 on busy ones
     uv run python benchmarks/cpu.py --quick     15 seconds; noisier, without the last row
     uv run python benchmarks/cpu.py --record    also writes benchmarks/records/cpu-<date>.{json,md}
 
@@ -178,6 +178,7 @@ def main():
     spread = np.median([np.ptp(np.percentile(t, [25, 75])) / np.median(t) for t in times.values()])
     text = "{device}, {cores} cores; numpy {numpy}; {blas}; {date}".format(**about)
     text += f"; took {time.perf_counter() - start:.0f} s; quartiles {spread:.0%} apart"
+    text += "; BUSY MACHINE: measure again" if spread > 0.25 else ""
     text += "\n\n| what | value | unit |\n|---|---:|---|\n"
     text += "".join(f"| {what} | {value:.3g} | {unit} |\n" for what, value, unit in rows)
     print(text, end="")

@@ -84,7 +84,7 @@ def test_algorithms_of_a_trial_start_from_the_same_model():
 
 
 def test_streams_of_a_run(monkeypatch):
-    """Equal order of the images for every algorithm of a trial; chains of their own otherwise."""
+    """One order of the images for all algorithms of a trial; chains and AIS of their own."""
     seen = []
 
     def spy(*arguments):
@@ -99,6 +99,9 @@ def test_streams_of_a_run(monkeypatch):
     orders = {np.array(arguments[7]).tobytes() for arguments in seen}
     chains = {key.tobytes() for arguments in seen for key in arguments[8]}
     assert len(orders) == 1 and len(chains) == 2 * len(variants)
+    points = [(trial, update) for trial in (0, 1) for update in (0, 3)]
+    ais = {arguments[6].keys(*point).tobytes() for arguments in seen for point in points}
+    assert len(ais) == 4 * len(variants) and not ais & chains
 
 
 def test_learning_rate_changes_the_chain():
@@ -278,6 +281,8 @@ def test_right_settings_are_accepted(algorithm):
 def test_wrong_settings_are_refused_in_one_line(changes, words, tmp_path):
     given = {name: v for name, v in settings(**changes).items() if v is not ...}
     kind = data.DataError if "dataset" in changes else runs.RunError
+    with pytest.raises(kind):
+        runs.check_settings(given)
     with pytest.raises(kind) as error:
         runs.execute(given, tmp_path / "run", "numpy")
     assert words in str(error.value) and "\n" not in str(error.value)

@@ -10,6 +10,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from scipy.stats import t as student_t
 
 from .algorithms import LABELS
 
@@ -26,6 +27,15 @@ NAMES = {
     "mnist_bernoulli": "MNIST (our Bernoulli binarization)",
     "caltech101_silhouettes": "CalTech 101 Silhouettes",
     "kannada_mnist": "Kannada-MNIST",
+}
+_LATEX = {c: f"\\{c}" for c in "&%$#_"} | {
+    "σ": r"$\sigma$",
+    "η": r"$\eta$",
+    "∇": r"$\nabla$",
+    "f̂": r"$\hat f$",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "′": "$'$",
 }
 MIN_ESS = 10  # an AIS estimate with a smaller effective sample size is marked
 
@@ -59,10 +69,19 @@ def save_table(table, stem, caption):
     Path(stem).parent.mkdir(parents=True, exist_ok=True)
     table.to_csv(f"{stem}.csv", index=False)
     Path(f"{stem}.md").write_text(f"{caption}\n\n{table.to_markdown(index=False)}\n")
-    latex = table.to_latex(
-        index=False, escape=True, caption=caption, label=f"tab:{Path(stem).name}"
+    latex = _latex(table).to_latex(
+        index=False, caption=_latex(caption), label=f"tab:{Path(stem).name}"
     )
     Path(f"{stem}.tex").write_text(latex)
+
+
+def _latex(content):
+    """Text, or a table of text, as LaTeX source that needs no package."""
+    if isinstance(content, pd.DataFrame):
+        return content.map(_latex).rename(columns=_latex)
+    for plain, source in _LATEX.items():
+        content = str(content).replace(plain, source)
+    return content
 
 
 def summarize(run):
@@ -75,13 +94,15 @@ def summarize(run):
     -------
     DataFrame
         epoch, update, trials, train_mean, train_max, train_low, train_high and the same for
-        test, ess (the smallest). low … high is the 95 % interval of the mean over trials.
+        test, ess (the smallest). low … high is the 95 % interval (Student's t) of the mean over
+        trials; NaN where one trial is left.
     """
     alive = run.curve[run.curve.status == "ok"]
     groups = alive.groupby(["epoch", "update"])
     table = groups.agg(trials=("trial", "size"), ess=("ess", "min"))
+    quantile = student_t.ppf(0.975, table.trials - 1)  # NaN, no interval, with one trial
     for part in ("train", "test"):
-        half = 1.96 * groups[part].std(ddof=1).fillna(0) / np.sqrt(table.trials)
+        half = quantile * groups[part].std(ddof=1) / np.sqrt(table.trials)
         table[f"{part}_mean"] = groups[part].mean()
         table[f"{part}_max"] = groups[part].max()
         table[f"{part}_low"] = table[f"{part}_mean"] - half
@@ -266,8 +287,9 @@ def sample_grids(runs, images, image_shape, paper_budget, n_steps):
             axis.text(0.5, 0.5, "diverged", ha="center", va="center", transform=axis.transAxes)
             continue
         axis.imshow(tile(states, image_shape), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    n_images = max((len(states) for states in images if states is not None), default=0)
     settings = runs[0].settings
-    title = f"{NAMES[settings['dataset']]}: {len(images[0])} images after {n_steps:,} Gibbs steps"
+    title = f"{NAMES[settings['dataset']]}: {n_images} images after {n_steps:,} Gibbs steps"
     lines = describe_runs(runs, paper_budget)
     if n_steps < paper_budget["samples"]["n_steps"]:
         lines.append(f"Gibbs steps reduced (paper: {paper_budget['samples']['n_steps']:,}).")

@@ -36,7 +36,7 @@ FORMAT = 1
 FILES = ("run.json", "curve.csv", "models.npz", "wall.json")
 SOURCES = ("kernels", "backend", "rbm", "algorithms", "training", "likelihood", "data", "runs")
 
-#: Every setting of a run, with its type. ``hyperparameters`` and ``ais`` are checked below.
+#: Every setting of a run, with its type.
 SETTINGS = {
     "dataset": str,
     "algorithm": str,
@@ -57,6 +57,10 @@ _HYPERPARAMETERS = {
     "lambda_hessian": (int, float),
     "sliding_factor": (int, float),
 }
+_EVALUATE = {"every": (int, float), "also": list}
+_AIS = {"n_particles": int, "n_temperatures": int}
+_POSITIVE = {"n_hidden", "trials", "epochs", "batch_size", "n_gibbs_steps", "n_inner_iterations"}
+_POSITIVE |= {"learning_rate", "every", "n_particles", "n_temperatures"}
 _NEEDED = {
     "cd": {"learning_rate"},
     "pcd": {"learning_rate"},
@@ -186,9 +190,16 @@ def check_settings(settings):
     needed = _NEEDED[settings["algorithm"]]
     _check_names("hyperparameters", settings["hyperparameters"], _HYPERPARAMETERS, needed)
     data.files_of(settings["dataset"])
-    for name in ("n_hidden", "trials", "epochs", "batch_size", "n_gibbs_steps"):
-        if settings[name] <= 0:
-            raise RunError(f"{name} must be positive, not {settings[name]!r}")
+    if settings["ais"] is not None:
+        _check_names("ais", settings["ais"], _AIS, _AIS)
+    _check_names("evaluate", settings["evaluate"], _EVALUATE, _EVALUATE)
+    numbers = settings | settings["evaluate"] | (settings["ais"] or {})
+    numbers["learning_rate"] = settings["hyperparameters"]["learning_rate"]
+    for name in _POSITIVE & set(numbers):
+        if not 0 < numbers[name] < float("inf"):
+            raise RunError(f"{name} must be positive, not {numbers[name]!r}")
+    if not all(isinstance(e, (int, float)) and e >= 0 for e in settings["evaluate"]["also"]):
+        raise RunError("evaluate: also must list epochs, none of them negative")
 
 
 def _check_names(what, given, types, needed):
@@ -209,8 +220,9 @@ def evaluation_updates(settings, n_images):
     """
     per_epoch = updates_per_epoch(n_images, settings["batch_size"])
     last, evaluate = settings["epochs"], settings["evaluate"]
-    epochs = {*np.arange(evaluate["every"], last, evaluate["every"]), *evaluate["also"], last}
-    return sorted({round(epoch * per_epoch) for epoch in epochs if epoch <= last})
+    epochs = {*np.arange(evaluate["every"], last, evaluate["every"]), *evaluate["also"]}
+    end = max(1, round(last * per_epoch))
+    return sorted({round(epoch * per_epoch) for epoch in epochs if epoch < last} | {end})
 
 
 def fingerprint(settings, xp):
@@ -267,18 +279,20 @@ def load(folder):
     folder = Path(folder)
     try:
         about = json.loads((folder / "run.json").read_text())
-        if about.get("format") != FORMAT:
-            found = about.get("format")
+        if about["format"] != FORMAT:
+            found = about["format"]
             raise RunError(f"{folder}: run file format {found}, expected {FORMAT}: run it again")
         curve = pd.read_csv(folder / "curve.csv")
+        if not {"trial", "epoch", "update", "train", "test", "status"} <= set(curve.columns):
+            raise ValueError("curve.csv lacks columns")
         with np.load(folder / "models.npz", allow_pickle=False) as arrays:
             theta = Parameters(arrays["W"], arrays["b"], arrays["c"])
         wall = json.loads((folder / "wall.json").read_text())
         return Run(about["settings"], about["provenance"], curve, theta, wall)
     except FileNotFoundError as error:
         raise RunError(f"{folder}: {Path(error.filename).name} is missing: run it again") from error
-    except (ValueError, KeyError, OSError, BadZipFile) as error:
-        raise RunError(f"{folder}: damaged run file ({error}): delete it and run again") from error
+    except (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile) as error:
+        raise RunError(f"{folder}: damaged run file: delete it and run again") from error
 
 
 # ----------------------------------------------------------------------------- progress

@@ -114,7 +114,8 @@ def train_parameters(wildcards):
     inner = algorithm in ("sdcp", "sdcp_d")
     try:
         groups = HYPERPARAMETERS["hyperparameters"]
-        values = dict(groups[wildcards.group][wildcards.experiment][algorithm])
+        # sorted: the order of the keys in the file must not rerun anything
+        values = dict(sorted(groups[wildcards.group][wildcards.experiment][algorithm].items()))
     except KeyError:
         raise WorkflowError(
             f"hyperparameters.yaml has no {algorithm} for {wildcards.experiment} "
