@@ -178,7 +178,7 @@ class Stream:
             for row, generator in zip(fresh, self._generators, strict=True):
                 words = generator.random_raw(fresh_blocks * BLOCK // 2).view(np.uint32)
                 words >>= 8  # 24 bits are exact in float32, and cannot round up to 1.0
-                row[:] = words
+                row[:] = words.view(np.int32)  # of which the conversion is faster
             fresh *= np.float32(2.0**-24)
             had = self._ahead.shape[1]
             self._ahead = np.concatenate([self._ahead, fresh], axis=1) if had else fresh
