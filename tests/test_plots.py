@@ -335,10 +335,13 @@ def test_trial_curves_and_filters():
         for trial, line in enumerate(trials):
             assert line.get_ydata().tolist() == run.curve[run.curve.trial == trial][part].tolist()
         np.testing.assert_allclose(mean.get_ydata(), run.curve.groupby("epoch")[part].mean())
-    (image,) = plots.filters(run, (3, 3), trial=2).axes[0].images
+    run.theta.W[:2] = np.nan  # two diverged trials: the third is shown
+    (image,) = plots.filters(run, (3, 3)).axes[0].images
     W = run.theta.W[2]
     np.testing.assert_array_equal(image.get_array()[1:4, 5:8], W[1].reshape(3, 3))
     assert image.get_clim() == (-np.abs(W).max(), np.abs(W).max())
+    run.theta.W[:] = np.nan
+    assert plots.filters(run, (3, 3)).axes[0].get_title() == "all trials diverged"
 
 
 def test_tile():

@@ -245,6 +245,22 @@ def test_broken_notebook_fails_and_can_be_read(project, before, after, words):
         assert [o.evalue for o in outputs if o.output_type == "error"] == ["broken on purpose"]
 
 
+def test_notebooks_run_by_hand_with_their_own_parameters(tmp_path):
+    fresh = copy_project(tmp_path / "project")
+    folder = fresh / "notebooks"
+    for name in ("train", "curves", "samples", "timing", "validation"):
+        papermill = [sys.executable, "-m", "papermill", "-k", "python3", "--no-progress-bar"]
+        subprocess.run(
+            [*papermill, f"{name}.ipynb", tmp_path / f"{name}.ipynb"],
+            cwd=folder,
+            env=environment(fresh),
+            check=True,
+            capture_output=True,
+            timeout=300,
+        )
+    assert (fresh / "results/by_hand/train/run.json").exists()
+
+
 def processes_in(folder):
     """Processes whose working directory is in ``folder``."""
     found = []

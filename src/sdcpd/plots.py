@@ -10,7 +10,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from .algorithms import LABELS
 
@@ -100,7 +100,7 @@ def summarize(run):
     alive = run.curve[run.curve.status == "ok"]
     groups = alive.groupby(["epoch", "update"])
     table = groups.agg(trials=("trial", "size"), ess=("ess", "min"))
-    quantile = student_t.ppf(0.975, table.trials - 1)  # NaN, no interval, with one trial
+    quantile = stdtrit(table.trials - 1, 0.975)  # NaN, no interval, with one trial
     for part in ("train", "test"):
         half = quantile * groups[part].std(ddof=1) / np.sqrt(table.trials)
         table[f"{part}_mean"] = groups[part].mean()
@@ -329,14 +329,21 @@ def trial_curves(run):
     return figure
 
 
-def filters(run, image_shape, trial=0, n=25):
-    """The weights of the first ``n`` hidden units of one trial, as images of the visible layer."""
-    W = run.theta.W[trial, :n]
-    scale = np.abs(W).max() or 1
-    side = int(np.ceil(np.sqrt(len(W))))
+def filters(run, image_shape, n=25):
+    """The weights of the first ``n`` hidden units, as images of the visible layer.
+
+    Of the first trial that has not diverged; an empty figure if there is none.
+    """
+    alive = np.flatnonzero(np.isfinite(run.theta.W).all((1, 2)))
+    side = int(np.ceil(np.sqrt(min(n, run.theta.W.shape[1]))))
     figure, axis = plt.subplots(figsize=(0.7 * side + 1, 0.7 * side))
-    drawn = axis.imshow(tile(W, image_shape, gap=np.nan), cmap="RdBu_r", vmin=-scale, vmax=scale)
     axis.set_axis_off()
+    if not len(alive):
+        axis.set_title("all trials diverged")
+        return figure
+    W = run.theta.W[alive[0], :n]
+    scale = np.abs(W).max() or 1
+    drawn = axis.imshow(tile(W, image_shape, gap=np.nan), cmap="RdBu_r", vmin=-scale, vmax=scale)
     figure.colorbar(drawn, ax=axis, label="weight", shrink=0.8)
     figure.tight_layout()
     return figure
