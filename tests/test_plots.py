@@ -305,13 +305,17 @@ def test_words_do_not_cover_the_axes(layout):
 def test_known_rates():
     published = plots.published(REFERENCE / "published_curves_2017.csv", dataset="BarsStripes")
     finished = [
-        make_run(name, hyperparameters={"learning_rate": rate})
+        make_run(name, hyperparameters={"learning_rate": rate}, **steps)
         for rate in (0.2, 0.1)
-        for name in ("cd", "sdcp")
+        for name, steps in (
+            ("cd", {"n_gibbs_steps": 12, "n_inner_iterations": 1}),
+            ("sdcp", {"n_gibbs_steps": 4, "n_inner_iterations": 3}),
+        )
     ]
     for run in finished:
         run.curve["test"] -= run.settings["hyperparameters"]["learning_rate"]
     figure = plots.known_rates(finished, PAPER, published)
+    assert any("K = 12, d = 3, K′ = 4" in text.get_text() for text in figure.texts)
     assert len(figure.axes) == 2
     panels = zip(figure.axes, (0.1, 0.2), (finished[2:], finished[:2]), strict=True)
     for axis, rate, group in panels:

@@ -68,7 +68,9 @@ def save_table(table, stem, caption):
     """Write ``stem``.csv, .md and .tex from a DataFrame whose cells are text or numbers."""
     Path(stem).parent.mkdir(parents=True, exist_ok=True)
     table.to_csv(f"{stem}.csv", index=False)
-    Path(f"{stem}.md").write_text(f"{caption}\n\n{table.to_markdown(index=False)}\n")
+    Path(f"{stem}.md").write_text(
+        f"{caption}\n\n{table.to_markdown(index=False, disable_numparse=True)}\n"
+    )
     latex = _latex(table).to_latex(
         index=False, caption=_latex(caption), label=f"tab:{Path(stem).name}"
     )
@@ -126,7 +128,8 @@ def budget_note(run, paper_budget):
         plural = "s" if settings["trials"] > 1 else ""
         less.append(f"{settings['trials']} trial{plural} (paper: {paper_budget['trials']})")
     if settings["epochs"] < paper_budget["epochs"]:
-        less.append(f"{settings['epochs']:g} epochs (paper: {paper_budget['epochs']:,})")
+        plural = "s" if settings["epochs"] != 1 else ""
+        less.append(f"{settings['epochs']:g} epoch{plural} (paper: {paper_budget['epochs']:,})")
     ours, papers = settings["ais"], paper_budget["ais"]
     if ours and papers and ours["n_temperatures"] < papers["n_temperatures"]:
         paper = f"{papers['n_temperatures']:,}"
@@ -245,7 +248,7 @@ def _legend(figure, axis, with_published):
 
 def _headline(figure, title, lines):
     height = figure.get_figheight()
-    top = 0.12 + 0.26 + 0.17 * len(lines)  # inches
+    top = 0.2 + 0.26 + 0.17 * len(lines)  # inches
     figure.tight_layout(rect=(0, 0.32 / height, 1, 1 - top / height))
     figure.text(0.01, 1 - 0.1 / height, title, fontsize=12, weight="bold", va="top")
     figure.text(0.01, 1 - 0.36 / height, "\n".join(lines), fontsize=8.5, color="0.3", va="top")
@@ -266,7 +269,12 @@ def known_rates(runs, paper_budget, published_curves):
         axis.set_xlabel("update (= epoch)")
     axes[0, 0].set_ylabel("average log-likelihood (nats)")
     _legend(figure, axes[0, 0], True)
-    title = "Bars & Stripes, 4 hidden units, K = 12, d = 3, K′ = 4, mean over trials"
+    shared = runs[0].settings
+    steps = sorted({(r.settings["n_inner_iterations"], r.settings["n_gibbs_steps"]) for r in runs})
+    counts = ", ".join(f"K = {k}" if d == 1 else f"d = {d}, K′ = {k}" for d, k in steps)
+    title = (
+        f"{NAMES[shared['dataset']]}, {shared['n_hidden']} hidden units, {counts}, mean over trials"
+    )
     _headline(figure, title, describe_runs(runs, paper_budget))
     return figure
 
@@ -279,7 +287,7 @@ def sample_grids(runs, images, image_shape, paper_budget, n_steps):
     images : list of ndarray or None, (n_images, m)
         For each run; None where no trial is left.
     """
-    figure, axes = plt.subplots(1, len(runs), figsize=(2.1 * len(runs), 3.2))
+    figure, axes = plt.subplots(1, len(runs), figsize=(2.1 * len(runs), 3.4))
     for axis, run, states in zip(np.atleast_1d(axes), runs, images, strict=True):
         axis.set_title(LABELS[run.settings["algorithm"]])
         axis.set_axis_off()

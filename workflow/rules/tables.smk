@@ -14,7 +14,8 @@ rule timing:
         f"logs/benchmarks/{SCALE}/table1_timing.tsv"
     conda:
         ENVIRONMENT
-    threads: workflow.cores  # all of them: nothing else may run while we measure
+    # All of them: nothing else may run while we measure. (workflow.cores fails with --report.)
+    threads: workflow.resource_settings.cores or 1
     resources:
         gpu=int(GPU),
     params:
