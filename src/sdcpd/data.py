@@ -255,7 +255,9 @@ def _verified(path, file):
     if not path.exists():
         raise DataError(f"{path} is missing: run `uv run snakemake --cores 1 data/{file}`")
     if _sha256(path) != _catalogue()["files"][file]["sha256"]:
-        raise DataError(f"{path} is damaged: delete it, then run `uv run snakemake --cores 1 …`")
+        raise DataError(
+            f"{path} is damaged: delete it, then run `uv run snakemake --cores 1 data/{file}`"
+        )
     return path
 
 

@@ -180,7 +180,7 @@ def likelihood_curves(runs, paper_budget, published_curves=None):
                 _draw_curve(axis, run, part, statistic, shorter)
             if published_curves is not None:
                 panel = f"{'train=test' if same else part}-{statistic}"
-                _draw_published(axis, published_curves[published_curves.panel.isin([panel])])
+                _draw_published(axis, published_curves[published_curves.panel == panel])
             what = "train = test" if same else part
             axis.set_title(f"{what}, {'mean' if statistic == 'mean' else 'maximum'} over trials")
             if column == 0:

@@ -53,7 +53,7 @@ def check_config():
         raise WorkflowError(
             f"hyperparameters={GROUP} is unknown: choose one of {', '.join(groups)}"
         )
-    for name, experiment in config["experiments"].items():
+    for experiment in config["experiments"].values():
         data.files_of(experiment["dataset"])  # an unknown dataset is an error here
 
 

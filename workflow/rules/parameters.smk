@@ -11,20 +11,19 @@ def run_folder(experiment, algorithm, n_hidden, group):
     return RUN.format(experiment=experiment, algorithm=algorithm, n_hidden=n_hidden, group=group)
 
 
-def run_files(experiment, n_hidden, group=None, parts=("run.json", "curve.csv")):
+def run_folders(experiment, n_hidden, group=GROUP):
+    """The run files of all algorithms of an experiment."""
+    algorithms = config["experiments"][experiment]["algorithms"]
+    return [run_folder(experiment, algorithm, n_hidden, group) for algorithm in algorithms]
+
+
+def run_files(experiment, n_hidden, group=GROUP, parts=("run.json", "curve.csv")):
     """The named parts of the run files of all algorithms of an experiment."""
-    return [
-        f"{run_folder(experiment, algorithm, n_hidden, group or GROUP)}/{part}"
-        for algorithm in config["experiments"][experiment]["algorithms"]
-        for part in parts
-    ]
+    folders = run_folders(experiment, n_hidden, group)
+    return [f"{folder}/{part}" for folder in folders for part in parts]
 
 
-def run_folders(experiment, n_hidden, group=None):
-    return [str(Path(f).parent) for f in run_files(experiment, n_hidden, group, ["run.json"])]
-
-
-def large_n_hidden(experiment):
+def only_n_hidden(experiment):
     """Hidden units of an experiment that the paper makes with one size only."""
     return config["experiments"][experiment]["n_hidden"][0]
 
@@ -44,9 +43,9 @@ def sources(*modules):
 # name -> experiment, hidden units, figure of the paper (None: it shows none)
 CURVE_FIGURES = {
     "fig1_bars_and_stripes": ("bars_and_stripes", 4, 1),
-    "fig2_mnist": ("mnist", large_n_hidden("mnist"), 2),
-    "fig3_caltech": ("caltech", large_n_hidden("caltech"), 3),
-    "fig4_kannada": ("kannada", large_n_hidden("kannada"), 4),
+    "fig2_mnist": ("mnist", only_n_hidden("mnist"), 2),
+    "fig3_caltech": ("caltech", only_n_hidden("caltech"), 3),
+    "fig4_kannada": ("kannada", only_n_hidden("kannada"), 4),
 } | {
     f"figS_bars_and_stripes_{n}h": ("bars_and_stripes", n, None)
     for n in config["experiments"]["bars_and_stripes"]["n_hidden"]
@@ -54,9 +53,9 @@ CURVE_FIGURES = {
 }
 # name -> experiment, hidden units
 SAMPLE_FIGURES = {
-    "fig5_mnist_samples": ("mnist", large_n_hidden("mnist")),
-    "figS_caltech_samples": ("caltech", large_n_hidden("caltech")),
-    "figS_kannada_samples": ("kannada", large_n_hidden("kannada")),
+    "fig5_mnist_samples": ("mnist", only_n_hidden("mnist")),
+    "figS_caltech_samples": ("caltech", only_n_hidden("caltech")),
+    "figS_kannada_samples": ("kannada", only_n_hidden("kannada")),
     "figS_bars_and_stripes_samples": ("bars_and_stripes", 4),
 }
 VALIDATION = "bars_and_stripes_2017"  # the experiment whose published learning rates are known

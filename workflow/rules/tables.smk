@@ -3,7 +3,7 @@
 
 rule timing:
     input:
-        sources("timing", "plots", "algorithms", "rbm", "backend", "kernels"),
+        sources("timing", "runs", "plots", "algorithms", "rbm", "backend", "kernels"),
         "workflow/reference/table1.csv",
         notebook="notebooks/timing.ipynb",
     output:
@@ -28,7 +28,7 @@ rule timing:
 
 rule validation:
     input:
-        [run_files(VALIDATION, large_n_hidden(VALIDATION), group) for group in KNOWN_RATES],
+        [run_files(VALIDATION, only_n_hidden(VALIDATION), group) for group in KNOWN_RATES],
         sources("runs", "plots", "likelihood", "sampling", "algorithms", "rbm", "backend"),
         "workflow/reference/published_curves_2017.csv",
         notebook="notebooks/validation.ipynb",
@@ -53,7 +53,7 @@ rule validation:
             "runs": [
                 folder
                 for group in KNOWN_RATES
-                for folder in run_folders(VALIDATION, large_n_hidden(VALIDATION), group)
+                for folder in run_folders(VALIDATION, only_n_hidden(VALIDATION), group)
             ],
             "paper_budget": paper_budget(VALIDATION),
             "seed": config["seed"],
