@@ -8,9 +8,9 @@ from conftest import all_states, joint_log_weights, joint_probabilities, random_
 from scipy.special import logsumexp
 
 from sdcpd import algorithms
-from sdcpd.algorithms import STEPS, Hyperparameters, hessian_diagonal
+from sdcpd.algorithms import STEPS, Hyperparameters
 from sdcpd.backend import Stream, key
-from sdcpd.rbm import Parameters
+from sdcpd.rbm import Parameters, hessian_diagonal
 
 M, N = 4, 3  # visible and hidden units of the small models
 V, H = all_states(M), all_states(N)

@@ -362,11 +362,11 @@ def once(monkeypatch, owner, name, when):
 )
 def test_interrupted_run_goes_on(owner, name, when, resumed_at, tmp_path, monkeypatch):
     undisturbed = execute("sdcp_d", tmp_path / "undisturbed")
-    folder, checkpoint = tmp_path / "run", tmp_path / "run" / "checkpoint.npz"
+    folder, checkpoint = tmp_path / "run", tmp_path / "run" / "checkpoint-0.npz"
     once(monkeypatch, owner, name, when)
     with pytest.raises(Interruption):
         execute("sdcp_d", folder)
-    assert [p.name for p in folder.iterdir()] == ["checkpoint.npz"]
+    assert [p.name for p in folder.iterdir()] == ["checkpoint-0.npz"]
     run = execute("sdcp_d", folder)
     assert run.wall["resumed_at_update"] == resumed_at
     assert undisturbed.wall["resumed_at_update"] == 0

@@ -34,7 +34,7 @@ def test_updates_of_each_algorithm(n_updates, warm_up, monkeypatch):
     cost = {name: number + 1.0 for number, name in enumerate(STEPS)}
 
     def step(name):
-        def run(theta, memory, v, hyper, stream):
+        def run(theta, memory, v, hyper, stream, engine):
             count = memory.get("count", 0)
             calls.append((name, theta, v, hyper))
             clock[0] += cost[name] if count >= warm_up else 1000

@@ -125,7 +125,7 @@ def test_run_files_say_where_they_come_from(project):
         assert set(result.settings) == set(runs.SETTINGS)
         assert result.provenance["device"] and result.provenance["source"] == runs.source_hash()
         assert np.isfinite(result.curve[result.curve.status == "ok"].train).all()
-        assert not (folder / "checkpoint.npz").exists()
+        assert not (folder / "checkpoint-0.npz").exists()
 
 
 def test_reduced_budget_is_stated_on_the_figure(project):
@@ -291,7 +291,7 @@ def test_killed_training_goes_on_with_the_same_result(tmp_path):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    checkpoint = fresh / CD / "checkpoint.npz"
+    checkpoint = fresh / CD / "checkpoint-0.npz"
     deadline = time.monotonic() + 120
     while not checkpoint.exists() and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -2,11 +2,12 @@
 
 Every algorithm is a pure function
 
-    step(theta, memory, v, hyper, stream) -> theta, memory
+    step(theta, memory, v, hyper, stream, engine) -> theta, memory
 
 ``theta`` are the Parameters of R models, ``v`` (R, B, m) their mini-batches, ``hyper`` a
-Hyperparameters and ``stream`` the random numbers. ``memory`` holds what an algorithm keeps from
-one mini-batch to the next: named arrays with a leading replica axis, empty before the first.
+Hyperparameters, ``stream`` the random numbers, and ``engine`` computes (engine.py says what each
+of its operations means). ``memory`` holds what an algorithm keeps from one mini-batch to the
+next: named arrays with a leading replica axis, empty before the first.
 
     name      algorithm                        memory
     cd        contrastive divergence CD-K      nothing
@@ -16,11 +17,11 @@ one mini-batch to the next: named arrays with a leading replica axis, empty befo
     sdcp_d    S-DCP-D                          the averaged diagonal of the Hessian
 """
 
-from functools import partial
 from typing import NamedTuple
 
 from .backend import array_module
-from .rbm import Parameters, gibbs, hidden_probability, statistics
+from .engine import PLAIN
+from .rbm import Parameters
 
 LABELS = {"cd": "CD", "pcd": "PCD", "cg": "CG", "sdcp": "S-DCP", "sdcp_d": "S-DCP-D"}
 
@@ -45,54 +46,38 @@ class Hyperparameters(NamedTuple):
         )
 
 
-def _each(values, array):
-    """``values`` (R,), one a replica, shaped so that they multiply ``array`` (R, …)."""
-    return values.reshape(-1, *(1,) * (array.ndim - 1))
-
-
-def _difference(gradient_g, gradient_f):
-    """∇g − f̂′: the stochastic gradient of the log-likelihood, where the paper subtracts it."""
-    return gradient_g.map(lambda g, f: g - f, gradient_f)
-
-
-def _ascend(theta, learning_rate, gradient):
-    """θ + η · gradient."""
-    return theta.map(lambda x, dx: x + _each(learning_rate, dx) * dx, gradient)
-
-
-def cd(theta, memory, v, hyper, stream):
+def cd(theta, memory, v, hyper, stream, engine=PLAIN):
     """Contrastive divergence: K Gibbs steps from the data, then θ ← θ + η(∇g − f̂′)."""
-    p = hidden_probability(theta, v)
-    v_model = gibbs(theta, v, hyper.n_gibbs_steps, stream, p)
-    gradient_f = statistics(v_model, hidden_probability(theta, v_model))
-    gradient = _difference(statistics(v, p), gradient_f)
-    return _ascend(theta, hyper.learning_rate, gradient), memory
+    p = engine.hidden_probability(theta, v)
+    v_model, p_model = engine.gibbs(theta, v, hyper.n_gibbs_steps, stream, p)
+    gradient_g = engine.statistics(theta, v, p)
+    gradient_f = engine.statistics(theta, v_model, p_model)
+    return engine.ascend(theta, hyper.learning_rate, gradient_g, gradient_f), memory
 
 
-def pcd(theta, memory, v, hyper, stream):
+def pcd(theta, memory, v, hyper, stream, engine=PLAIN):
     """Persistent CD: as CD, but the chains go on from where the last mini-batch left them.
 
     There are as many chains as images in the first mini-batch, where they start.
     """
-    chain = gibbs(theta, memory.get("chain", v), hyper.n_gibbs_steps, stream)
-    gradient_f = statistics(chain, hidden_probability(theta, chain))
-    gradient = _difference(statistics(v, hidden_probability(theta, v)), gradient_f)
-    return _ascend(theta, hyper.learning_rate, gradient), {"chain": chain}
+    chain, p_model = engine.gibbs(theta, memory.get("chain", v), hyper.n_gibbs_steps, stream)
+    gradient_g = engine.statistics(theta, v, engine.hidden_probability(theta, v))
+    gradient_f = engine.statistics(theta, chain, p_model)
+    return engine.ascend(theta, hyper.learning_rate, gradient_g, gradient_f), {"chain": chain}
 
 
-def cg(theta, memory, v, hyper, stream):
+def cg(theta, memory, v, hyper, stream, engine=PLAIN):
     """Centered gradient, Algorithm 1 (dd_s^b) of Melchior et al. (JMLR 17:99), samples from CD-K.
 
     The offsets slide before the gradient is taken: μ ← (1−ν)μ + ν⟨v⟩, λ ← (1−ν)λ + ν⟨p(h|v)⟩.
-    In the parameters of a plain RBM the centered gradient is
+    In the parameters of a plain RBM the centered gradient is, with ∇ = ∇g − f̂′,
 
         dW = ∇W − λ ∇bᵀ − ∇c μᵀ,   db = ∇b − dWᵀλ,   dc = ∇c − dW μ.
     """
-    p = hidden_probability(theta, v)
-    v_model = gibbs(theta, v, hyper.n_gibbs_steps, stream, p)
-    gradient_g = statistics(v, p)
-    gradient_f = statistics(v_model, hidden_probability(theta, v_model))
-    gradient = _difference(gradient_g, gradient_f)
+    p = engine.hidden_probability(theta, v)
+    v_model, p_model = engine.gibbs(theta, v, hyper.n_gibbs_steps, stream, p)
+    gradient_g = engine.statistics(theta, v, p)
+    gradient_f = engine.statistics(theta, v_model, p_model)
 
     nu = hyper.sliding_factor
     if memory:
@@ -103,65 +88,51 @@ def cg(theta, memory, v, hyper, stream):
     mu = (1 - nu) * mu + nu * gradient_g.b
     lam = (1 - nu) * lam + nu * gradient_g.c
 
+    gradient = gradient_g.map(lambda g, f: g - f, gradient_f)
     dW = gradient.W - lam[:, :, None] * gradient.b[:, None, :]
     dW -= gradient.c[:, :, None] * mu[:, None, :]
     db = gradient.b - (lam[:, None, :] @ dW)[:, 0]
     dc = gradient.c - (dW @ mu[:, :, None])[..., 0]
-    centered = Parameters(dW, db, dc)
-    return _ascend(theta, hyper.learning_rate, centered), {"mu": mu, "lam": lam}
+    theta = engine.ascend(theta, hyper.learning_rate, Parameters(dW, db, dc))
+    return theta, {"mu": mu, "lam": lam}
 
 
-def sdcp(theta, memory, v, hyper, stream):
+def sdcp(theta, memory, v, hyper, stream, engine=PLAIN):
     """S-DCP: ∇g once, at θ^(t); then d steps of gradient descent on the convex f(θ̃) − θ̃ᵀ∇g.
 
     The chain of each inner step starts where that of the last one ended; the first at the data.
     """
-    p = hidden_probability(theta, v)
-    gradient_g = statistics(v, p)
+    p = engine.hidden_probability(theta, v)
+    gradient_g = engine.statistics(theta, v, p)
     v_model = v
     for _ in range(hyper.n_inner_iterations):
-        v_model = gibbs(theta, v_model, hyper.n_gibbs_steps, stream, p)
-        gradient_f = statistics(v_model, hidden_probability(theta, v_model))
-        theta = _ascend(theta, hyper.learning_rate, _difference(gradient_g, gradient_f))
+        v_model, p_model = engine.gibbs(theta, v_model, hyper.n_gibbs_steps, stream, p)
+        gradient_f = engine.statistics(theta, v_model, p_model)
+        theta = engine.ascend(theta, hyper.learning_rate, gradient_g, gradient_f)
         p = None  # θ̃ has changed: p(h | ṽ) must be computed again
     return theta, memory
 
 
-def sdcp_d(theta, memory, v, hyper, stream):
+def sdcp_d(theta, memory, v, hyper, stream, engine=PLAIN):
     """S-DCP-D: S-DCP with each parameter's step divided by its diagonal Hessian element plus ε.
 
     The Hessian of f is the covariance of ∇E, and its diagonal G(1 − G) with G = E[−∇E], which is
     f̂′: the samples that give the gradient give the diagonal too. It is averaged over the
     updates with memory λ_H, H_t = λ_H H_{t−1} + (1 − λ_H) H̃_t.
     """
-    p = hidden_probability(theta, v)
-    gradient_g = statistics(v, p)
+    p = engine.hidden_probability(theta, v)
+    gradient_g = engine.statistics(theta, v, p)
     hessian = Parameters(memory["H_W"], memory["H_b"], memory["H_c"]) if memory else None
+    eta, epsilon, lam = hyper.learning_rate, hyper.epsilon, hyper.lambda_hessian
     v_model = v
     for _ in range(hyper.n_inner_iterations):
-        v_model = gibbs(theta, v_model, hyper.n_gibbs_steps, stream, p)
-        gradient_f = statistics(v_model, hidden_probability(theta, v_model))
-        estimate = hessian_diagonal(gradient_f)
-        if hessian is None:
-            hessian = estimate
-        else:
-            hessian = hessian.map(partial(_average, hyper.lambda_hessian), estimate)
-        gradient = _difference(gradient_g, gradient_f)
-        scaled = gradient.map(lambda g, H: g / (H + _each(hyper.epsilon, H)), hessian)
-        theta = _ascend(theta, hyper.learning_rate, scaled)
+        v_model, p_model = engine.gibbs(theta, v_model, hyper.n_gibbs_steps, stream, p)
+        gradient_f = engine.statistics(theta, v_model, p_model)
+        theta, hessian = engine.ascend_scaled(
+            theta, eta, gradient_g, gradient_f, hessian, lam, epsilon
+        )
         p = None
     return theta, {"H_W": hessian.W, "H_b": hessian.b, "H_c": hessian.c}
-
-
-def hessian_diagonal(gradient_f):
-    """Diagonal of ∇²f from ∇f: G(1 − G), elementwise, since all units are in {0, 1}."""
-    return gradient_f.map(lambda G: G * (1 - G))
-
-
-def _average(weight, old, new):
-    """Exponential average λ·old + (1 − λ)·new, one λ a replica."""
-    weight = _each(weight, new)
-    return weight * old + (1 - weight) * new
 
 
 STEPS = {"cd": cd, "pcd": pcd, "cg": cg, "sdcp": sdcp, "sdcp_d": sdcp_d}

@@ -1,8 +1,9 @@
-"""NumPy or CuPy, chosen once, and the random numbers that both share.
+"""NumPy or CuPy, and the random numbers that both share.
 
-Random numbers are counter-based (Philox-4x64-10): number ``i`` of a stream is a function of the
-stream's key and of ``i`` alone. So a trial's numbers depend neither on the device, nor on which
-trials run beside it, nor on where a run was resumed.
+Random numbers are counter-based (Philox-4x32-10, Salmon et al. 2011): the number of a unit is a
+function of the replica's key, of the number of the draw, of the row (chain) and of the unit alone.
+So a trial's numbers depend neither on the device, nor on which trials run beside it, nor on where
+a run was resumed; and a kernel makes each number where it is needed.
 """
 
 import hashlib
@@ -13,12 +14,12 @@ from functools import cache
 
 import numpy as np
 
-BLOCK = 8  # a 256-bit Philox block holds eight 32-bit numbers
-_READ_AHEAD = 512  # blocks; so that a small model does not pay a call per draw
+BLOCK = 4  # numbers that one Philox counter gives
+_ROUNDS = 10
 
 
 class BackendError(RuntimeError):
-    """The requested backend cannot be used; the message says why and what to do."""
+    """The requested device or engine cannot be used; the message says why and what to do."""
 
 
 @cache
@@ -35,36 +36,6 @@ def gpu_problem():
     except Exception as error:  # CuPy raises many types here; every one of them means "no GPU"
         return f"CuPy cannot use the GPU: {str(error).splitlines()[0]}"
     return None
-
-
-def select(name="auto"):
-    """The array module to compute with.
-
-    Parameters
-    ----------
-    name : {"auto", "numpy", "cupy"}
-        "auto" is CuPy where a GPU can be used and NumPy elsewhere.
-
-    Returns
-    -------
-    xp : module
-        ``numpy`` or ``cupy``.
-
-    Raises
-    ------
-    BackendError
-        If ``name`` is unknown, or "cupy" is asked for and cannot be used.
-    """
-    if name not in ("auto", "numpy", "cupy"):
-        raise BackendError(f"unknown backend {name!r}: choose auto, numpy or cupy")
-    problem = None if name == "numpy" else gpu_problem()
-    if name == "numpy" or (name == "auto" and problem):
-        return np
-    if problem:
-        raise BackendError(f"backend cupy asked for, but {problem}; use backend=numpy for the CPU")
-    import cupy
-
-    return cupy
 
 
 def array_module(array):
@@ -88,20 +59,15 @@ def synchronize(xp):
 
 
 def describe(xp):
-    """What computes here: device, library versions and precision, for the run file."""
-    about = {
-        "backend": xp.__name__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "precision": "float32 training, float64 likelihood sums",
-    }
+    """What computes here: device and library versions, for the run file."""
+    about = {"python": platform.python_version(), "numpy": np.__version__}
     if xp is np:
         from threadpoolctl import threadpool_info
 
         blas = [i for i in threadpool_info() if i.get("user_api") == "blas"]
         about["device"] = f"CPU {_cpu_name()}"
         about["blas"] = ", ".join(f"{i['internal_api']} {i['version']}" for i in blas)
-        about["threads"] = max((i["num_threads"] for i in blas), default=1)
+        about["threads"] = blas_threads()
     else:
         properties = xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)
         about["device"] = f"GPU {properties['name'].decode()}"
@@ -109,6 +75,14 @@ def describe(xp):
         about["cuda"] = str(xp.cuda.runtime.runtimeGetVersion())
         about["tf32"] = os.environ.get("CUPY_TF32", "0")
     return about
+
+
+def blas_threads():
+    """How many threads NumPy's matrix products may use."""
+    from threadpoolctl import threadpool_info
+
+    blas = [i["num_threads"] for i in threadpool_info() if i.get("user_api") == "blas"]
+    return max(blas, default=1)
 
 
 def _cpu_name():
@@ -133,10 +107,39 @@ def random_words(key, n, position=0):
     return np.random.Philox(key=key, counter=int(position)).random_raw(n)
 
 
-class Stream:
-    """Uniform random numbers for R replicas that advance together.
+def philox(keys, draw, n_rows, n_units, xp=np):
+    """The random words of one draw: uint32, shape (R, n_rows, n_units).
 
-    Replica r reads the Philox-4x64-10 sequence of ``keys[r]``, eight 24-bit numbers to a block.
+    Word w of block j of a row is word w of Philox-4x32-10 with counter (j, row, low and high half
+    of ``draw``) and the 64 bits of ``keys`` (R,) as the key; unit 4j + w gets it.
+    """
+    mask, shift = xp.uint64(0xFFFFFFFF), xp.uint64(32)
+    blocks = -(-n_units // BLOCK)
+    out = xp.empty((len(keys), n_rows, BLOCK * blocks), xp.uint32)
+    counter = xp.empty((BLOCK, len(keys), n_rows, blocks), xp.uint64)
+    counter[0], counter[1] = xp.arange(blocks), xp.arange(n_rows)[:, None]
+    counter[2], counter[3] = draw & 0xFFFFFFFF, draw >> 32
+    c0, c1, c2, c3 = counter
+    key = keys[:, None, None]
+    key0, key1 = key & mask, key >> shift
+    for _ in range(_ROUNDS):
+        c0 *= xp.uint64(0xD2511F53)
+        c2 *= xp.uint64(0xCD9E8D57)
+        c1 ^= key0
+        c3 ^= key1
+        c1 ^= c2 >> shift  # the new c0; the low half of c2 is the new c1 …
+        c3 ^= c0 >> shift  # … and likewise
+        c0 &= mask
+        c2 &= mask
+        c0, c1, c2, c3 = c1, c2, c3, c0
+        key0, key1 = (key0 + xp.uint64(0x9E3779B9)) & mask, (key1 + xp.uint64(0xBB67AE85)) & mask
+    for word, values in enumerate((c0, c1, c2, c3)):
+        out[..., word::BLOCK] = values
+    return out[..., :n_units]
+
+
+class Stream:
+    """Random numbers for R replicas that advance together, draw by draw.
 
     Parameters
     ----------
@@ -144,46 +147,29 @@ class Stream:
     xp : module
         ``numpy`` or ``cupy``.
     position : int
-        Number of blocks already used: what a checkpoint stores.
+        Number of draws already made: what a checkpoint stores.
     """
 
     def __init__(self, keys, xp, position=0):
         self.keys = np.asarray(keys, dtype=np.uint64).reshape(-1, 2)
         self.xp = xp
         self.position = int(position)
-        if xp is np:
-            self._generators = [np.random.Philox(key=k, counter=self.position) for k in self.keys]
-            self._ahead = np.empty((len(self.keys), 0), np.float32)
-        else:
-            self._device_keys = xp.asarray(self.keys)
+        self.device_keys = xp.asarray(np.ascontiguousarray(self.keys[:, 0]))
 
-    def uniform(self, *shape):
-        """The next numbers, float32 in [0, 1), shape (R, *shape). 1.0 itself never occurs."""
-        count = int(np.prod(shape))
-        n_blocks = -(-count // BLOCK)  # whole blocks, so that every draw starts at one
-        if self.xp is np:
-            flat = self._take(n_blocks)
-        else:
-            from .kernels import philox_uniform
+    def next(self):
+        """The number of the next draw, which is then taken: for a kernel that draws itself."""
+        self.position += 1
+        return self.position - 1
 
-            flat = philox_uniform(self._device_keys, self.position, n_blocks)
-        self.position += n_blocks
-        return flat[:, :count].reshape(len(self.keys), *shape)
+    def words(self, n_rows, n_units):
+        """The next draw, uint32, shape (R, n_rows, n_units)."""
+        return philox(self.device_keys, self.next(), n_rows, n_units, self.xp)
 
-    def _take(self, n_blocks):
-        width = n_blocks * BLOCK
-        if self._ahead.shape[1] < width:
-            fresh_blocks = max(n_blocks, _READ_AHEAD)
-            fresh = np.empty((len(self.keys), fresh_blocks * BLOCK), np.float32)
-            for row, generator in zip(fresh, self._generators, strict=True):
-                words = generator.random_raw(fresh_blocks * BLOCK // 2).view(np.uint32)
-                words >>= 8  # 24 bits are exact in float32, and cannot round up to 1.0
-                row[:] = words.view(np.int32)  # of which the conversion is faster
-            fresh *= np.float32(2.0**-24)
-            had = self._ahead.shape[1]
-            self._ahead = np.concatenate([self._ahead, fresh], axis=1) if had else fresh
-        flat, self._ahead = self._ahead[:, :width], self._ahead[:, width:]
-        return flat
+    def uniform(self, n_rows, n_units):
+        """The next draw, float32 in [0, 1), shape (R, n_rows, n_units). 1.0 never occurs."""
+        words = self.words(n_rows, n_units)
+        words >>= self.xp.uint32(8)  # 24 bits are exact in float32, and cannot round up to 1.0
+        return words.view(self.xp.int32).astype(self.xp.float32) * self.xp.float32(2.0**-24)
 
     def select(self, rows):
         """The stream of the replicas ``rows`` alone, from here on."""

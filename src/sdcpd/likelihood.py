@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .backend import Stream, array_module, to_host
-from .rbm import log_unnormalized, logit_of_mean, sample, sigmoid, softplus, visible_activation
+from .engine import PLAIN
+from .rbm import Parameters, log_unnormalized, logit_of_mean, sample, sigmoid, softplus
 
 MAX_ENUMERATED = 24  # units of the smaller layer; 2^24 states take about a minute a model
 _CHUNK = 2**14  # states or images at a time, to bound memory
@@ -47,7 +48,9 @@ def exact_log_z(theta):
     return LogZ(total, np.zeros(len(total)), np.full(len(total), np.inf))
 
 
-def annealed_log_z(theta, train_mean, keys, n_particles=100, n_temperatures=10_000, report=None):
+def annealed_log_z(
+    theta, train_mean, keys, n_particles=100, n_temperatures=10_000, report=None, engine=PLAIN
+):
     """log Z of R models by annealed importance sampling (Neal 2001), all side by side.
 
     The intermediate distributions, for β from 0 to 1 on a linear scale, are
@@ -68,6 +71,8 @@ def annealed_log_z(theta, train_mean, keys, n_particles=100, n_temperatures=10_0
         Number of intermediate distributions, the two ends not counted as one.
     report : callable (float), optional
         Called now and then with the share that is done.
+    engine : engine.Engine
+        What moves and weighs the particles, by ``Chain.anneal``.
 
     Returns
     -------
@@ -80,24 +85,14 @@ def annealed_log_z(theta, train_mean, keys, n_particles=100, n_temperatures=10_0
     stream = Stream(keys, xp)
     base64 = logit_of_mean(train_mean)
     base = xp.asarray(base64.astype(np.float32))
-    slope = theta.b - base  # (R, m): derivative of the visible bias in β
     beta = np.linspace(0, 1, n_temperatures + 1)
 
     start = xp.broadcast_to(base, (n_models, n_particles, n_visible)).copy()
-    v = sample(sigmoid(start), stream)
+    v = engine.states(sample(sigmoid(start), stream))
+    chain = engine.chain(theta, v, stream, base)
     weights = xp.zeros((n_models, n_particles))  # log, float64
     for k in range(n_temperatures):
-        low, high = np.float32(beta[k]), np.float32(beta[k + 1])
-        x = v @ theta.W.transpose(0, 2, 1)
-        x += theta.c[:, None, :]
-        # The particles are samples of p_low: weigh them before they move to p_high …
-        weights += (high - low) * (v @ slope[:, :, None])[..., 0]
-        weights += _log_ratio(x, low, high)
-        # … and move them with the parameters of p_high, which also is where they are used next.
-        x *= high
-        h = sample(sigmoid(x), stream)
-        x = high * visible_activation(theta, h) + (1 - high) * base
-        v = sample(sigmoid(x), stream)
+        chain.anneal(beta[k], beta[k + 1], weights)
         if report and k % 100 == 0:
             report(k / n_temperatures)
 
@@ -106,23 +101,6 @@ def annealed_log_z(theta, train_mean, keys, n_particles=100, n_temperatures=10_0
     relative = np.exp(to_host(weights) - log_mean[:, None])  # mean 1
     error = relative.std(1, ddof=1) / np.sqrt(n_particles)
     return LogZ(base_log_z + log_mean, error, relative.sum(1) ** 2 / (relative**2).sum(1))
-
-
-def _log_ratio(x, low, high):
-    """Σ_i softplus(high · x_i) − softplus(low · x_i) over the last axis; low ≤ high.
-
-    As log Π (1 + e^{−high|x|}) / (1 + e^{−low|x|}) plus the linear part: one logarithm a
-    particle instead of two a unit, and no difference of large numbers. The factors lie between
-    ½ and 1, so that in float64 the product cannot underflow below 1,000 units.
-    """
-    xp = array_module(x)
-    size = xp.abs(x)
-    above, below = xp.exp(size * -high), xp.exp(size * -low)
-    above += 1
-    below += 1
-    above /= below
-    linear = xp.maximum(x, 0).sum(-1, dtype=xp.float64)
-    return (high - low) * linear + xp.log(above.prod(-1, dtype=xp.float64))
 
 
 def average_log_likelihood(theta, images, log_z):
@@ -152,18 +130,20 @@ class Evaluator:
         ``n_particles`` and ``n_temperatures``; None enumerates, in float64.
     """
 
-    def __init__(self, train, test, keys, ais=None, report=None):
-        self.train, self.test, self.keys, self.ais, self.report = train, test, keys, ais, report
+    def __init__(self, train, test, keys, ais=None, report=None, engine=PLAIN):
+        self.train, self.test, self.keys, self.ais = train, test, keys, ais
+        self.report, self.engine = report, engine
         self.train_mean = to_host(train.mean(0, dtype=np.float64))
 
     def __call__(self, theta, replicas, update):
         """A dict for each model: train, test, log_z, log_z_se, ess."""
         if self.ais is None:
-            theta = theta.map(lambda array: array.astype(np.float64))
+            theta = Parameters(*(a.astype(np.float64) for a in (theta.W, theta.b, theta.c)))
             log_z = exact_log_z(theta)
         else:
             keys = [self.keys(int(replica), update) for replica in replicas]
-            log_z = annealed_log_z(theta, self.train_mean, keys, **self.ais, report=self.report)
+            how = self.ais | {"report": self.report, "engine": self.engine}
+            log_z = annealed_log_z(theta, self.train_mean, keys, **how)
         train = average_log_likelihood(theta, self.train, log_z.value)
         same = self.test is self.train
         test = train if same else average_log_likelihood(theta, self.test, log_z.value)

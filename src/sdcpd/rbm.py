@@ -1,4 +1,4 @@
-"""The binary restricted Boltzmann machine: parameters, conditionals, Gibbs chain, free energy.
+"""The binary restricted Boltzmann machine: parameters, conditionals, sampling, free energy.
 
 m visible units v and n hidden units h, all in {0, 1}; R replicas of the model (trials, or settings
 of the hyperparameters) lie side by side on the first axis of every array:
@@ -124,28 +124,6 @@ def sample(probability, stream):
     return array_module(probability).less(uniform, probability, out=uniform)
 
 
-def gibbs(theta, v, n_steps, stream, p_hidden=None):
-    """``n_steps`` transitions v → h → v of the Gibbs chain.
-
-    Parameters
-    ----------
-    v : array, shape (R, B, m)
-        Where the B chains of each replica start.
-    p_hidden : array, shape (R, B, n), optional
-        p(h | v) of that start, where the caller has it already.
-
-    Returns
-    -------
-    array, shape (R, B, m)
-        The sampled visible states after the last transition.
-    """
-    for step in range(n_steps):
-        p = p_hidden if step == 0 and p_hidden is not None else hidden_probability(theta, v)
-        h = sample(p, stream)
-        v = sample(visible_probability(theta, h), stream)
-    return v
-
-
 def statistics(v, p_hidden):
     """−E_{p(h|v)}[∇E(v, h)], averaged over the batch: (mean p(h|v) vᵀ, mean v, mean p(h|v)).
 
@@ -155,6 +133,11 @@ def statistics(v, p_hidden):
     W = p_hidden.transpose(0, 2, 1) @ v
     W /= v.shape[1]
     return Parameters(W, v.mean(1), p_hidden.mean(1))
+
+
+def hessian_diagonal(gradient_f):
+    """Diagonal of ∇²f from ∇f: G(1 − G), elementwise, since all units are in {0, 1}."""
+    return gradient_f.map(lambda G: G * (1 - G))
 
 
 def log_unnormalized(theta, v):

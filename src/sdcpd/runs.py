@@ -25,16 +25,19 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from . import ROOT, __version__, backend, data
+from . import ROOT, __version__, backend, data, engine
 from .algorithms import STEPS, Hyperparameters
 from .data import whole_file
 from .likelihood import Evaluator
 from .rbm import Parameters, initialize
 from .training import train, updates_per_epoch
 
-FORMAT = 1
+FORMAT = 2
 FILES = ("run.json", "curve.csv", "models.npz", "wall.json")
-SOURCES = ("kernels", "backend", "rbm", "algorithms", "training", "likelihood", "data", "runs")
+SOURCES = (
+    *("backend.py", "rbm.py", "engine.py", "compiled.py", "split.py", "kernels.cu"),
+    *("algorithms.py", "training.py", "likelihood.py", "data.py", "runs.py"),
+)
 
 #: Every setting of a run, with its type.
 SETTINGS = {
@@ -94,7 +97,8 @@ def execute(settings, folder=None, backend_name="auto", data_folder=ROOT / "data
     folder : path, optional
         Where the run file is written, and where an interrupted run left the checkpoint that it
         goes on from.
-    backend_name : {"auto", "numpy", "cupy"}
+    backend_name : str
+        Name of an engine, see ``engine.choose``.
     data_folder : path
 
     Returns
@@ -106,79 +110,146 @@ def execute(settings, folder=None, backend_name="auto", data_folder=ROOT / "data
     RunError, data.DataError, backend.BackendError
         One line that says what is wrong and what to do.
     """
-    check_settings(settings)
-    s, seed = settings, settings["seed"]
-    xp = backend.select(backend_name)
+    return execute_together([settings], [folder], backend_name, data_folder)[0]
+
+
+def execute_together(all_settings, folders, backend_name="auto", data_folder=ROOT / "data"):
+    """Several runs that differ in hyperparameters, seed and trials only, side by side.
+
+    As ``execute`` would make them one after the other, but faster on a GPU. As many replicas as
+    its memory holds are trained at once, the others after them.
+
+    Parameters
+    ----------
+    all_settings, folders : sequences
+        Settings and folder of each run, as in ``execute``.
+
+    Returns
+    -------
+    list of Run
+    """
+    for settings in all_settings:
+        check_settings(settings)
+    s = all_settings[0]
+    shared = {*SETTINGS} - {"hyperparameters", "seed", "trials"}
+    if different := {name for t in all_settings for name in shared if t[name] != s[name]}:
+        raise RunError(f"runs side by side must have the same {', '.join(sorted(different))}")
+    chosen = engine.select(backend_name)
     started = datetime.now(UTC)
     dataset = data.load(s["dataset"], data_folder)
+    replicas = [(t, trial) for t in all_settings for trial in range(t["trials"])]
+    size = _side_by_side(chosen, s, dataset, len(replicas))
+    groups = [replicas[first : first + size] for first in range(0, len(replicas), size)]
+    points = evaluation_updates(s, len(dataset.train))
+    progress = Progress(
+        f"{s['dataset']} {s['algorithm']} {s['n_hidden']}h", points[-1] * len(groups)
+    )
+    checkpoints = [None] * len(groups)
+    if folders[0]:
+        checkpoints = [Path(folders[0]) / f"checkpoint-{i}.npz" for i in range(len(groups))]
+    try:
+        results = [
+            _train(group, dataset, points, chosen, checkpoint, progress, i * points[-1])
+            for i, (group, checkpoint) in enumerate(zip(groups, checkpoints, strict=True))
+        ]
+    except Exception as error:
+        if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
+            raise
+        raise RunError(_no_memory(s, size)) from error
+    progress.close()
+    wall = {
+        "started": started.isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "training_seconds": round(sum(result.seconds for result in results), 3),
+        "evaluation_seconds": round(sum(result.evaluation_seconds for result in results), 3),
+        "replicas_in_that_time": len(replicas),
+        "resumed_at_update": sum(result.resumed_at for result in results),
+    }
+    curve = pd.concat(
+        pd.DataFrame(result.curve).assign(replica=lambda c, i=i: c["replica"] + i * size)
+        for i, result in enumerate(results)
+    )
+    theta = Parameters(*map(np.concatenate, zip(*(r.theta for r in results), strict=True)))
+    finished, first = [], 0
+    for settings, folder in zip(all_settings, folders, strict=True):
+        rows = slice(first, first + settings["trials"])
+        own = curve[curve["replica"].between(rows.start, rows.stop - 1)].reset_index(drop=True)
+        own = own.assign(replica=own["replica"] - first).rename(columns={"replica": "trial"})
+        run = Run(settings, provenance(chosen), own, theta.select(rows), wall)
+        if folder:
+            save(run, folder)
+        finished.append(run)
+        first = rows.stop
+    for checkpoint in filter(None, checkpoints):
+        checkpoint.unlink(missing_ok=True)
+    return finished
+
+
+def _train(replicas, dataset, points, chosen, checkpoint, progress, done_before):
+    """Train ``replicas``, a list of (settings, trial), side by side."""
+    xp, s = chosen.xp, replicas[0][0]
     train_mean = dataset.train.mean(0, dtype=np.float64)
-    replicas = range(s["trials"])
-    chain = (s["dataset"], s["algorithm"], s["n_hidden"], s["n_gibbs_steps"], s["hyperparameters"])
+    images = xp.asarray(dataset.train)
+    test = images if dataset.test is dataset.train else xp.asarray(dataset.test)
 
     def keys(*fields):
-        return [backend.key(seed, *fields, trial) for trial in replicas]
+        return [backend.key(t["seed"], *fields, trial) for t, trial in replicas]
 
-    def full(name):
-        value = s["hyperparameters"].get(name, 0)
-        return xp.full(s["trials"], value, xp.float32)
+    def of_chains(settings):
+        names = "dataset", "algorithm", "n_hidden", "n_gibbs_steps", "hyperparameters"
+        return [settings[name] for name in names]
+
+    def ais_key(replica, update):
+        settings, trial = replicas[replica]
+        return backend.key(settings["seed"], "ais", *of_chains(settings), trial, update)
+
+    def each(name):
+        values = [t["hyperparameters"].get(name, 0) for t, _ in replicas]
+        return xp.asarray(values, xp.float32)
 
     hyper = Hyperparameters(
-        learning_rate=full("learning_rate"),
-        epsilon=full("epsilon"),
-        lambda_hessian=full("lambda_hessian"),
+        learning_rate=each("learning_rate"),
+        epsilon=each("epsilon"),
+        lambda_hessian=each("lambda_hessian"),
         n_gibbs_steps=s["n_gibbs_steps"],
         n_inner_iterations=s["n_inner_iterations"],
         sliding_factor=s["hyperparameters"].get("sliding_factor", 0),
         train_mean=xp.asarray(train_mean, xp.float32),
     )
-    points = evaluation_updates(s, len(dataset.train))
-    progress = Progress(f"{s['dataset']} {s['algorithm']} {s['n_hidden']}h", points[-1])
-    checkpoint = Path(folder) / "checkpoint.npz" if folder else None
-    try:
-        images = xp.asarray(dataset.train)
-        test = images if dataset.test is dataset.train else xp.asarray(dataset.test)
-        # The same initial model and order of the images for every algorithm of a trial.
-        result = train(
-            s["algorithm"],
-            initialize(train_mean, s["n_hidden"], keys("init", s["dataset"], s["n_hidden"]), xp),
-            hyper,
-            images,
-            s["batch_size"],
-            points,
-            Evaluator(
-                images,
-                test,
-                lambda trial, update: backend.key(seed, "ais", *chain, trial, update),
-                s["ais"],
-                progress.note,
-            ),
-            keys("order", s["dataset"]),
-            keys("chain", *chain),
-            checkpoint,
-            fingerprint(settings, xp),
-            progress.update,
-        )
-    except Exception as error:
-        if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
-            raise
-        raise RunError(
-            f"not enough memory for {s['trials']} trials of {s['dataset']} with {s['n_hidden']} "
-            "hidden units side by side: run with fewer trials, or fewer jobs at once (--cores 1)"
-        ) from error
-    progress.close()
-    curve = pd.DataFrame(result.curve).rename(columns={"replica": "trial"})
-    wall = {
-        "started": started.isoformat(timespec="seconds"),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "training_seconds": round(result.seconds, 3),
-        "evaluation_seconds": round(result.evaluation_seconds, 3),
-        "resumed_at_update": result.resumed_at,
-    }
-    run = Run(settings, provenance(xp), curve, result.theta, wall)
-    if folder:
-        save(run, folder)
-        checkpoint.unlink(missing_ok=True)
-    return run
+    # The same initial model and order of the images for every algorithm of a trial.
+    initial = keys("init", s["dataset"], s["n_hidden"])
+    chain_keys = [backend.key(t["seed"], "chain", *of_chains(t), trial) for t, trial in replicas]
+    return train(
+        s["algorithm"],
+        initialize(train_mean, s["n_hidden"], initial, xp),
+        hyper,
+        images,
+        s["batch_size"],
+        points,
+        Evaluator(images, test, ais_key, s["ais"], progress.note, chosen),
+        keys("order", s["dataset"]),
+        chain_keys,
+        checkpoint,
+        fingerprint(replicas, chosen),
+        lambda done: progress.update(done_before + done),
+        chosen,
+    )
+
+
+def _side_by_side(chosen, s, dataset, n_replicas):
+    """How many replicas to train at once."""
+    n_rows = max(min(s["batch_size"], len(dataset.train)), (s["ais"] or {}).get("n_particles", 0))
+    limit = chosen.capacity(s["n_hidden"], dataset.train.shape[1], n_rows, len(dataset.train))
+    if limit is not None and limit < 1:
+        raise RunError(_no_memory(s, 1))
+    return min(limit or n_replicas, n_replicas)
+
+
+def _no_memory(s, n_replicas):
+    return (
+        f"not enough memory for {n_replicas} trials of {s['dataset']} with {s['n_hidden']} hidden "
+        "units side by side: run with fewer trials, or fewer jobs at once (--cores 1)"
+    )
 
 
 def check_settings(settings):
@@ -225,9 +296,9 @@ def evaluation_updates(settings, n_images):
     return sorted({round(epoch * per_epoch) for epoch in epochs if epoch < last} | {end})
 
 
-def fingerprint(settings, xp):
-    """Of everything that decides a run's numbers: settings, source code, backend."""
-    text = json.dumps([settings, source_hash(), xp.__name__], sort_keys=True)
+def fingerprint(replicas, chosen):
+    """Of everything that decides the numbers: settings and trials, source code, engine."""
+    text = json.dumps([replicas, source_hash(), chosen.name], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -235,11 +306,11 @@ def source_hash():
     """Of the modules that a run's numbers depend on."""
     digest = hashlib.sha256()
     for name in SOURCES:
-        digest.update((ROOT / f"src/sdcpd/{name}.py").read_bytes())
+        digest.update((ROOT / "src/sdcpd" / name).read_bytes())
     return digest.hexdigest()[:16]
 
 
-def provenance(xp):
+def provenance(chosen):
     """Code version, device and library versions: what a run file says of its origin."""
     command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     try:
@@ -247,7 +318,7 @@ def provenance(xp):
     except (OSError, subprocess.SubprocessError):  # not a clone: the source hash still tells
         commit = "unknown"
     code = {"sdcpd": __version__, "commit": commit.strip(), "source": source_hash()}
-    return code | backend.describe(xp)
+    return code | chosen.describe()
 
 
 # ---------------------------------------------------------------------------- run files

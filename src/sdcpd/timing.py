@@ -6,6 +6,7 @@ import numpy as np
 
 from .algorithms import STEPS, Hyperparameters
 from .backend import Stream, key, synchronize
+from .engine import PLAIN
 from .rbm import initialize
 
 ON = 0.13  # share of the pixels that are on in the synthetic rows, as in MNIST
@@ -21,7 +22,7 @@ def seconds_per_update(
     n_gibbs_steps_inner,
     n_updates,
     trials,
-    xp=np,
+    engine=PLAIN,
     report=lambda done: None,
 ):
     """Time every algorithm on synthetic rows of {0, 1}, evaluation not included.
@@ -34,12 +35,14 @@ def seconds_per_update(
     dict of algorithm -> ndarray (trials,)
         Seconds per parameter update.
     """
+    xp = engine.xp
     seconds = {name: np.empty(trials) for name in STEPS}
     mean = np.full(n_visible, ON)
     for trial in range(trials):
         stream = Stream([key("timing", trial)], xp)
         theta = initialize(mean, n_hidden, [key("timing", "init", trial)], xp)
-        v = (stream.uniform(batch_size, n_visible) < ON).astype(xp.float32)
+        theta = engine.prepare(theta)
+        v = engine.states(stream.uniform(batch_size, n_visible) < ON)
         for turn, name in enumerate(STEPS):
             one = xp.full(1, SMALL_STEP, xp.float32)
             inner = name in ("sdcp", "sdcp_d")
@@ -57,7 +60,7 @@ def seconds_per_update(
                 if update == 0:
                     synchronize(xp)
                     started = time.perf_counter()
-                state = STEPS[name](*state, v, hyper, stream)
+                state = STEPS[name](*state, v, hyper, stream, engine)
             synchronize(xp)
             seconds[name][trial] = (time.perf_counter() - started) / n_updates
             report(trial * len(STEPS) + turn + 1)

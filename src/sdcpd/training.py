@@ -12,10 +12,12 @@ from zipfile import BadZipFile
 import numpy as np
 
 from .algorithms import STEPS
-from .backend import Stream, array_module, random_words, synchronize, to_host
+from .backend import Stream, synchronize, to_host
 from .data import whole_file
+from .engine import PLAIN
 from .rbm import Parameters
 
+AT_ONCE = 500  # updates of a small model that a GPU makes by itself
 CHECKPOINT_SECONDS = 60  # a kill loses at most about a minute of work
 DIVERGED_FACTOR = 2  # diverged: this many times as far below 0 as the uniform distribution
 
@@ -48,6 +50,7 @@ def train(
     checkpoint=None,
     fingerprint="",
     report=lambda done: None,
+    engine=PLAIN,
 ):
     """Train R models and evaluate them on the way.
 
@@ -76,6 +79,8 @@ def train(
         Of the settings; a checkpoint with another one is not used.
     report : callable (int), optional
         Called with the number of updates done.
+    engine : engine.Engine
+        What computes; ``theta`` and ``images`` are arrays of its ``xp``.
 
     Returns
     -------
@@ -88,14 +93,15 @@ def train(
     image were equally likely. (Below its own start is no sign: S-DCP-D dives in its first
     updates and comes back.) It is marked and stopped; the others go on as if it were not there.
     """
-    xp = array_module(theta.W)
+    xp = engine.xp
     step = STEPS[algorithm]
+    theta = engine.prepare(theta)
     state = _State(theta, {}, Stream(chain_keys, xp), 0, np.arange(len(theta.W)), [], 0.0, 0.0)
     if checkpoint:
-        state = _resume(checkpoint, fingerprint, state, xp)
+        state = _resume(checkpoint, fingerprint, state, engine)
     resumed_at = state.update
     per_epoch = updates_per_epoch(len(images), batch_size)
-    orders = _Orders(order_keys, len(images), xp)
+    orders = _Orders(order_keys, images, xp)
 
     for target in sorted(set(evaluation_updates)):
         if any(point["update"] >= target for point in state.curve):
@@ -103,15 +109,17 @@ def train(
         hyper_active = hyper.select(_index(state.active, xp))
         clock = saved = time.monotonic()
         while state.update < target and len(state.active):
-            epoch, batch = divmod(state.update, per_epoch)
-            if per_epoch == 1:  # full batch: the order of the images is of no consequence
-                v = xp.broadcast_to(images, (len(state.active), *images.shape))
+            common = hyper_active, state.stream
+            if per_epoch == 1 and engine.is_small(state.theta, images):
+                done = min(target - state.update, AT_ONCE)
+                theta, memory = engine.many_steps(
+                    algorithm, state.theta, state.memory, images, *common, done
+                )
             else:
-                rows = orders.of(epoch, state.active)[:, batch * batch_size :][:, :batch_size]
-                v = images[rows]
-            v = v.astype(xp.float32)
-            theta, memory = step(state.theta, state.memory, v, hyper_active, state.stream)
-            state = state._replace(theta=theta, memory=memory, update=state.update + 1)
+                done = 1
+                v = engine.states(orders.batch(state, batch_size))
+                theta, memory = step(state.theta, state.memory, v, *common, engine)
+            state = state._replace(theta=theta, memory=memory, update=state.update + done)
             report(state.update)
             if checkpoint and time.monotonic() - saved > CHECKPOINT_SECONDS:
                 now = time.monotonic()
@@ -128,10 +136,10 @@ def train(
         if checkpoint:
             _save(checkpoint, fingerprint, state)
 
-    shapes = [(len(order_keys), *array.shape[1:]) for array in state.theta]
+    shapes = [(len(order_keys), *getattr(state.theta, name).shape[1:]) for name in "Wbc"]
     final = [np.full(shape, np.nan, np.float32) for shape in shapes]
-    for whole, part in zip(final, state.theta, strict=True):
-        whole[state.active] = to_host(part)
+    for whole, name in zip(final, "Wbc", strict=True):
+        whole[state.active] = to_host(getattr(state.theta, name))
     times = state.seconds, state.evaluation_seconds
     return Training(Parameters(*final), state.curve, *times, resumed_at)
 
@@ -152,16 +160,22 @@ class _State(NamedTuple):
 class _Orders:
     """The order of the images in the present epoch, drawn once an epoch for each replica."""
 
-    def __init__(self, keys, n_images, xp):
-        self.keys, self.n_images, self.xp = keys, n_images, xp
+    def __init__(self, keys, images, xp):
+        self.keys, self.images, self.xp = np.asarray(keys), images, xp
         self.held = None
+
+    def batch(self, state, batch_size):
+        """The images (R, B, m) of the next update of the active replicas."""
+        epoch, batch = divmod(state.update, updates_per_epoch(len(self.images), batch_size))
+        if batch_size >= len(self.images):  # their order is of no consequence
+            return self.xp.broadcast_to(self.images, (len(state.active), *self.images.shape))
+        rows = self.of(epoch, state.active)[:, batch * batch_size :][:, :batch_size]
+        return self.images[rows]
 
     def of(self, epoch, active):
         if self.held is None or self.held[0] != epoch or len(self.held[1]) != len(active):
-            n_blocks = -(-self.n_images // 4)  # four words to a block
-            words = [random_words(self.keys[r], self.n_images, epoch * n_blocks) for r in active]
-            orders = np.array([np.argsort(w, kind="stable") for w in words])
-            self.held = epoch, active, self.xp.asarray(orders)
+            words = Stream(self.keys[active], self.xp, epoch).words(1, len(self.images))[:, 0]
+            self.held = epoch, active, self.xp.argsort(words, axis=1, kind="stable")
         return self.held[2]
 
 
@@ -169,7 +183,8 @@ def _evaluate(state, update, epoch, evaluate, xp):
     """Add a point of the curve; mark and drop the replicas that have diverged."""
     if not len(state.active):
         return state
-    finite = np.all([to_host(xp.isfinite(p).reshape(len(p), -1).all(1)) for p in state.theta], 0)
+    arrays = (getattr(state.theta, name) for name in "Wbc")
+    finite = np.all([to_host(xp.isfinite(a).reshape(len(a), -1).all(1)) for a in arrays], 0)
     points = [{"train": np.nan, "test": np.nan} for _ in state.active]
     if finite.any():
         rows = np.flatnonzero(finite)
@@ -206,7 +221,7 @@ def _save(path, fingerprint, state):
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     names = dict.fromkeys(name for point in state.curve for name in point if name != "status")
-    arrays = {f"theta_{n}": to_host(a) for n, a in zip("Wbc", state.theta, strict=True)}
+    arrays = {f"theta_{name}": to_host(getattr(state.theta, name)) for name in "Wbc"}
     arrays |= {f"memory_{name}": to_host(array) for name, array in state.memory.items()}
     arrays |= {f"curve_{n}": [point.get(n, np.nan) for point in state.curve] for n in names}
     arrays["curve_status"] = np.array([point["status"] for point in state.curve], dtype="U8")
@@ -223,7 +238,7 @@ def _save(path, fingerprint, state):
         )
 
 
-def _resume(path, fingerprint, state, xp):
+def _resume(path, fingerprint, state, engine):
     """The state stored at ``path`` if it belongs to this training, else ``state``."""
     if not Path(path).exists():
         return state
@@ -238,10 +253,10 @@ def _resume(path, fingerprint, state, xp):
     memory = {k.removeprefix("memory_"): v for k, v in stored.items() if k.startswith("memory_")}
     rows = zip(*(array.tolist() for array in curve.values()), strict=True)
     points = [dict(zip(curve, row, strict=True)) for row in rows]
-    active = stored["active"]
+    active, xp = stored["active"], engine.xp
     stream = Stream(state.stream.keys[active], xp, int(stored["position"]))
     return _State(
-        theta=Parameters(*(xp.asarray(stored[f"theta_{n}"]) for n in "Wbc")),
+        theta=engine.prepare(Parameters(*(xp.asarray(stored[f"theta_{n}"]) for n in "Wbc"))),
         memory={name: xp.asarray(array) for name, array in memory.items()},
         stream=stream,
         update=int(stored["update"]),

@@ -9,18 +9,19 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 from snakemake.exceptions import WorkflowError
 
-from sdcpd import backend, data, runs
+from sdcpd import data, engine, runs
 
 # ------------------------------------------------------------------------------ configuration
 
 SCALES = ("auto", "paper", "quick", "smoke")
 if config["scale"] not in SCALES:
     raise WorkflowError(f"scale={config['scale']} is unknown: choose one of {', '.join(SCALES)}")
-if config["backend"] == "cupy" and backend.gpu_problem():
-    raise WorkflowError(f"backend=cupy asked for, but {backend.gpu_problem()}")
+try:
+    BACKEND, WHY_NOT_FASTER = engine.choose(config["backend"])
+except engine.BackendError as error:
+    raise WorkflowError(str(error))
 
-GPU = config["backend"] != "numpy" and backend.gpu_problem() is None
-BACKEND = "cupy" if GPU else "numpy"
+GPU = BACKEND.startswith("cupy")
 SCALE = config["scale"] if config["scale"] != "auto" else ("paper" if GPU else "quick")
 RESULTS = f"results/{SCALE}"
 GROUP = config["hyperparameters"]
@@ -59,9 +60,8 @@ def check_config():
 
 def announce():
     """What this call will do, in a few lines."""
-    device = "GPU (CuPy)" if GPU else "CPU (NumPy)"
-    why = backend.gpu_problem() if not GPU and config["backend"] == "auto" else None
-    print(f"scale {SCALE}, {device}{f': {why}' if why else ''}", file=sys.stderr)
+    why = f" ({WHY_NOT_FASTER})" if WHY_NOT_FASTER else ""
+    print(f"scale {SCALE}, on the {'GPU' if GPU else 'CPU'}, engine {BACKEND}{why}", file=sys.stderr)
 
 
 def clear_stale_locks():

@@ -4,7 +4,7 @@
 rule curves:
     input:
         lambda wildcards: run_files(*CURVE_FIGURES[wildcards.name][:2]),
-        sources("runs", "plots"),
+        sources("runs.py", "plots.py"),
         "workflow/reference/published_curves_2019.csv",
         notebook="notebooks/curves.ipynb",
     output:
@@ -31,7 +31,7 @@ rule samples:
         lambda wildcards: run_files(
             *SAMPLE_FIGURES[wildcards.name], parts=("run.json", "curve.csv", "models.npz")
         ),
-        sources("runs", "plots", "sampling", "rbm", "backend", "kernels"),
+        sources("plots.py", "sampling.py", *runs.SOURCES),
         notebook="notebooks/samples.ipynb",
     output:
         **figure("Generated samples", "../report/samples.rst"),

@@ -33,9 +33,9 @@ def data_files(experiment):
     return [f"data/{file}" for file in data.files_of(config["experiments"][experiment]["dataset"])]
 
 
-def sources(*modules):
+def sources(*names):
     """Source files as inputs, so that a change in one reruns what it decides."""
-    return [f"src/sdcpd/{module}.py" for module in modules]
+    return [f"src/sdcpd/{name}" for name in names]
 
 
 # ----------------------------------------------------------------------- figures and tables

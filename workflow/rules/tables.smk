@@ -3,7 +3,7 @@
 
 rule timing:
     input:
-        sources("timing", "runs", "plots", "algorithms", "rbm", "backend", "kernels"),
+        sources("timing.py", "plots.py", *runs.SOURCES),
         "workflow/reference/table1.csv",
         notebook="notebooks/timing.ipynb",
     output:
@@ -29,7 +29,7 @@ rule timing:
 rule validation:
     input:
         [run_files(VALIDATION, only_n_hidden(VALIDATION), group) for group in KNOWN_RATES],
-        sources("runs", "plots", "likelihood", "sampling", "algorithms", "rbm", "backend"),
+        sources("plots.py", "sampling.py", *runs.SOURCES),
         "workflow/reference/published_curves_2017.csv",
         notebook="notebooks/validation.ipynb",
     output:

@@ -1,0 +1,228 @@
+"""The CPU kernels, compiled by Numba; the rows (chains) of all replicas share the threads.
+
+Units are 0 or 1, and from one Gibbs step to the next most stay as they were. So the activations
+x = bias + W · state are not computed anew: for each unit that changed, its row of W is added or
+subtracted. On a trained model that is several times less work than the matrix product.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import float32, int32, njit, prange, types, uint32, uint64, uintp
+from numba.extending import intrinsic
+
+AT_ONCE = 8  # rows of W added in one pass over x
+
+
+def _kernel(**options):
+    """Compile at first use; keep the machine code for the next process where that is possible."""
+
+    def decorate(function):
+        options.update(nogil=True, error_model="numpy")
+        try:
+            return njit(cache=True, **options)(function)
+        except RuntimeError:  # no folder to keep it in can be written
+            return njit(**options)(function)
+
+    return decorate
+
+
+@intrinsic
+def _float_of_bits(typing_context, bits):
+    """The float32 whose bits are this int32."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.FloatType())
+
+    return types.float32(types.int32), codegen
+
+
+@njit(inline="always")
+def _exp(x):
+    """exp(x) to 1e-7, written so that the compiler can vectorize it; x is clipped to ±87.
+
+    2^k · polynomial(x − k ln 2), with the coefficients of the Cephes library (Moshier).
+    """
+    x = min(max(x, float32(-87)), float32(87))
+    k = np.floor(x * float32(1.44269504088896341) + float32(0.5))
+    r = x - k * float32(0.693359375) + k * float32(2.12194440e-4)  # ln 2 in two parts
+    y = float32(1.9875691500e-4)
+    y = y * r + float32(1.3981999507e-3)
+    y = y * r + float32(8.3334519073e-3)
+    y = y * r + float32(4.1665795894e-2)
+    y = y * r + float32(1.6666665459e-1)
+    y = y * r + float32(5.0000001201e-1)
+    y = y * r * r + r + float32(1)
+    return y * _float_of_bits((int32(k) + int32(127)) << int32(23))
+
+
+@_kernel()
+def _philox(key, row, draw, words):
+    """A row of ``backend.philox``; ``words`` has whole blocks of four."""
+    low = uint64(0xFFFFFFFF)
+    for j in range(words.shape[0] // 4):
+        c0, c1, c2, c3 = uint64(j), uint64(row), draw & low, draw >> uint64(32)
+        key0, key1 = key & low, key >> uint64(32)
+        for _ in range(10):
+            product0, product2 = uint64(0xD2511F53) * c0, uint64(0xCD9E8D57) * c2
+            c0, c1 = (product2 >> uint64(32)) ^ c1 ^ key0, product2 & low
+            c2, c3 = (product0 >> uint64(32)) ^ c3 ^ key1, product0 & low
+            key0, key1 = (key0 + uint64(0x9E3779B9)) & low, (key1 + uint64(0xBB67AE85)) & low
+        words[4 * j], words[4 * j + 1] = uint32(c0), uint32(c1)
+        words[4 * j + 2], words[4 * j + 3] = uint32(c2), uint32(c3)
+
+
+@_kernel(parallel=True)
+def transpose(W):
+    """A contiguous copy (R, m, n) of W (R, n, m)."""
+    n_replicas, n, m = W.shape
+    out = np.empty((n_replicas, m, n), W.dtype)
+    tile = 16
+    bands = (m + tile - 1) // tile
+    for q in prange(n_replicas * bands):
+        replica, start = q // bands, q % bands * tile
+        source, target = W[replica], out[replica]
+        for first in range(0, n, tile):
+            for j in range(uintp(start), uintp(min(start + tile, m))):
+                for i in range(uintp(first), uintp(min(first + tile, n))):
+                    target[j, i] = source[i, j]
+    return out
+
+
+@_kernel(parallel=True)
+def list_on(state, changed, n_changed):
+    """Count every unit that is on as changed."""
+    n_replicas, n_rows, width = state.shape
+    for q in prange(n_replicas * n_rows):
+        replica, row = q // n_rows, q % n_rows
+        on, units = state[replica, row], changed[replica, row]
+        n = 0
+        for k in range(uintp(width)):
+            units[n] = k
+            n += on[k] != float32(0)
+        n_changed[replica, row] = n
+
+
+@_kernel(parallel=True)
+def add_changes(x, W, state, changed, n_changed):
+    """x (R, B, N) += Σ over the changed units k of a row: ±W[k] (W: (R, M, N)), + if now on.
+
+    ``changed`` (R, B, M + AT_ONCE) lists them, ``n_changed`` (R, B) says how many.
+    """
+    n_replicas, n_rows, _ = x.shape
+    for q in prange(n_replicas * n_rows):
+        r, i = q // n_rows, q % n_rows
+        _add_rows(x[r, i], W[r], state[r, i], changed[r, i], n_changed[r, i])
+
+
+@_kernel(fastmath={"contract"})
+def _add_rows(x, W, state, units, n):
+    units[n : n + AT_ONCE] = 0  # fills the last pass, in which they count as 0 · W[0]
+    for i in range(0, n, AT_ONCE):
+        w0, w1, w2, w3 = W[units[i]], W[units[i + 1]], W[units[i + 2]], W[units[i + 3]]
+        w4, w5, w6, w7 = W[units[i + 4]], W[units[i + 5]], W[units[i + 6]], W[units[i + 7]]
+        s0, s1 = _sign(state[units[i]]), _sign(state[units[i + 1]]) * (i + 1 < n)
+        s2, s3 = _sign(state[units[i + 2]]) * (i + 2 < n), _sign(state[units[i + 3]]) * (i + 3 < n)
+        s4, s5 = _sign(state[units[i + 4]]) * (i + 4 < n), _sign(state[units[i + 5]]) * (i + 5 < n)
+        s6, s7 = _sign(state[units[i + 6]]) * (i + 6 < n), _sign(state[units[i + 7]]) * (i + 7 < n)
+        for k in range(x.shape[0]):
+            x[k] += ((s0 * w0[k] + s1 * w1[k]) + (s2 * w2[k] + s3 * w3[k])) + (
+                (s4 * w4[k] + s5 * w5[k]) + (s6 * w6[k] + s7 * w7[k])
+            )
+
+
+@njit(inline="always")
+def _sign(state):
+    return float32(2) * state - float32(1)
+
+
+@_kernel(parallel=True)
+def draw_states(x, scale, offset, keys, draw, state, changed, n_changed):
+    """Draw each unit with p(1) = σ(scale · x + offset), and list those that changed.
+
+    x, state (R, B, N); ``offset`` (N,); ``keys`` (R,) and ``draw`` as in ``backend.philox``.
+    """
+    n_replicas, n_rows, width = x.shape
+    for q in prange(n_replicas * n_rows):
+        replica, row = q // n_rows, q % n_rows
+        words = np.empty((width + 3) // 4 * 4, np.uint32)
+        _philox(keys[replica], row, uint64(draw), words)
+        _compare(x[replica, row], scale, offset, words)
+        n_changed[replica, row] = _replace(state[replica, row], words, changed[replica, row])
+
+
+@_kernel(fastmath={"contract"})
+def _compare(x, scale, offset, words):
+    """Each word, as u in [0, 1), gives way to 1 if it is below σ(scale · x + offset), else to 0."""
+    for k in range(x.shape[0]):
+        u = float32(int32(words[k] >> uint32(8))) * float32(2.0**-24)
+        # u < 1 / (1 + exp(−a)); u is never 1, so that p = 1 always gives 1.
+        words[k] = u + u * _exp(-(scale * x[k] + offset[k])) < float32(1)
+
+
+@_kernel()
+def _replace(state, words, units):
+    """Put ``words`` in the place of ``state``; list the units that differ, and count them."""
+    n = 0
+    for k in range(state.shape[0]):
+        new = float32(int32(words[k]))
+        units[n] = k
+        n += new != state[k]
+        state[k] = new
+    return n
+
+
+@_kernel(parallel=True)
+def sigmoid(x):
+    """1 / (1 + exp(−x)), written over ``x`` (R, B, N)."""
+    n_replicas, n_rows, width = x.shape
+    for q in prange(n_replicas * n_rows):
+        row = x[q // n_rows, q % n_rows]
+        for k in range(uintp(width)):
+            row[k] = float32(1) / (float32(1) + _exp(-row[k]))
+
+
+@_kernel(parallel=True, fastmath={"reassoc", "contract"})
+def add_log_ratio(weights, x, v, slope, low, high):
+    """weights (R, B) += log p*(v) at β = high minus that at β = low, in float64.
+
+    That is (high − low) slope·v + Σ softplus(high · x) − softplus(low · x), see ``rbm.log_ratio``.
+    """
+    n_replicas, n_rows, n_hidden = x.shape
+    for q in prange(n_replicas * n_rows):
+        replica, row = q // n_rows, q % n_rows
+        sums, on, rate = x[replica, row], v[replica, row], slope[replica]
+        linear, factor = float32(0), 1.0
+        for j in range(uintp(on.shape[0])):
+            linear += rate[j] * on[j]
+        for i in range(uintp(n_hidden)):
+            size = abs(sums[i])
+            linear += max(sums[i], float32(0))
+            factor *= (float32(1) + _exp(-high * size)) / (float32(1) + _exp(-low * size))
+        weights[replica, row] += (high - low) * linear + np.log(factor)
+
+
+@_kernel(parallel=True, fastmath={"contract"})
+def ascend(rate, W, g, f):
+    """W + rate · (g − f), a new array (R, n, m); ``rate`` (R,)."""
+    out = np.empty_like(W)
+    n_replicas, n_rows, width = W.shape
+    for q in prange(n_replicas * n_rows):
+        r, i = q // n_rows, q % n_rows
+        for k in range(uintp(width)):
+            out[r, i, k] = W[r, i, k] + rate[r] * (g[r, i, k] - f[r, i, k])
+    return out
+
+
+@_kernel(parallel=True, fastmath={"contract"})
+def ascend_scaled(rate, weight, epsilon, W, g, f, H):
+    """The new H, weight · H + (1 − weight) · f(1 − f), and with it W + rate · (g − f) / (H + ε)."""
+    out, average = np.empty_like(W), np.empty_like(W)
+    n_replicas, n_rows, width = W.shape
+    for q in prange(n_replicas * n_rows):
+        r, i = q // n_rows, q % n_rows
+        for k in range(uintp(width)):
+            G = f[r, i, k]
+            h = weight[r] * H[r, i, k] + (float32(1) - weight[r]) * (G * (float32(1) - G))
+            average[r, i, k] = h
+            out[r, i, k] = W[r, i, k] + rate[r] * ((g[r, i, k] - G) / (h + epsilon[r]))
+    return out, average

@@ -1,0 +1,356 @@
+"""Engines: the operations that take the time, for one kind of device each.
+
+    numpy, cupy_float32   Engine            the plain meaning, in the terms of rbm.py
+    numba                 CompiledEngine    the same on a CPU, by changes (compiled.py)
+    cupy                  SplitEngine       the same on a GPU with tensor cores (split.py)
+
+All draw the same random numbers and differ in the order of float32 sums only.
+"""
+
+from functools import cache, partial
+
+import numpy as np
+
+from . import rbm
+from .backend import BackendError, array_module, blas_threads, describe, gpu_problem
+from .rbm import Parameters
+
+
+class Engine:
+    """The plain meaning of every operation, with NumPy or with CuPy.
+
+    Shapes as in rbm.py. ``v`` and ``p`` may be an engine's own form of states and probabilities:
+    only its methods read them.
+    """
+
+    precision = "float32"
+
+    def __init__(self, xp=np):
+        self.xp = xp
+        self.name = "numpy" if xp is np else "cupy_float32"
+
+    def describe(self):
+        """Engine, precision, device and library versions, for the run file."""
+        precision = f"{self.precision} training, float64 likelihood sums"
+        return {"engine": self.name, "precision": precision} | describe(self.xp)
+
+    def prepare(self, theta):
+        """``theta`` in the engine's own form; it still has W, b and c."""
+        return theta
+
+    def states(self, images):
+        """Rows of {0, 1} (R, B, m) in the engine's own form."""
+        return images.astype(self.xp.float32)
+
+    def chain(self, theta, v, stream, base=None):
+        """Gibbs chains that start at ``v``; ``base`` (m,) is for ``anneal`` alone."""
+        return Chain(theta, v, stream, base)
+
+    def gibbs(self, theta, v, n_steps, stream, p_hidden=None):
+        """``n_steps`` transitions v → h → v: the visible states ṽ after them, and p(h | ṽ).
+
+        ``p_hidden`` is p(h | v) of the start, where the caller has it already.
+        """
+        chain = self.chain(theta, v, stream)
+        for step in range(n_steps):
+            chain.step(p_hidden if step == 0 else None)
+        return chain.v, chain.hidden_probability()
+
+    def capacity(self, n_hidden, n_visible, n_rows, n_images):
+        """How many replicas of this size memory holds side by side; None: no limit is known."""
+        return None
+
+    def is_small(self, theta, images):
+        """Whether there is a ``many_steps`` that trains models of this size by itself."""
+        return False
+
+    def hidden_probability(self, theta, v):
+        """p(h | v)."""
+        return rbm.hidden_probability(theta, v)
+
+    def statistics(self, theta, v, p_hidden):
+        """∇g at data, f̂′ at samples, of models like ``theta``: see ``rbm.statistics``."""
+        return rbm.statistics(v, p_hidden)
+
+    def ascend(self, theta, learning_rate, gradient_g, gradient_f=None):
+        """θ + η (∇g − f̂′), or θ + η ∇g; ``learning_rate`` (R,)."""
+        if gradient_f is not None:
+            gradient_g = gradient_g.map(lambda g, f: g - f, gradient_f)
+        return theta.map(lambda x, dx: x + each(learning_rate, dx) * dx, gradient_g)
+
+    def ascend_scaled(self, theta, learning_rate, gradient_g, gradient_f, hessian, weight, epsilon):
+        """θ + η (∇g − f̂′) / (H + ε), elementwise, with H ← weight · H + (1 − weight) · G(1 − G).
+
+        G is f̂′: its G(1 − G) is the new estimate of the Hessian's diagonal. ``hessian`` is None
+        before the first, which is then H itself. Returns θ and H.
+        """
+        estimate = rbm.hessian_diagonal(gradient_f)
+        if hessian is not None:
+            estimate = hessian.map(partial(_average, weight), estimate)
+        difference = gradient_g.map(lambda g, f: g - f, gradient_f)
+        scaled = difference.map(lambda d, H: d / (H + each(epsilon, H)), estimate)
+        return theta.map(lambda x, dx: x + each(learning_rate, dx) * dx, scaled), estimate
+
+
+class Chain:
+    """B Gibbs chains of each of R models. ``v`` holds their visible states.
+
+    With ``base``, a bias of the visible units, ``anneal`` moves them through the distributions
+
+        p_β(v) ∝ exp(((1 − β) base + β b)ᵀ v) Π_i (1 + exp(β (c_i + W_i v))).
+    """
+
+    def __init__(self, theta, v, stream, base=None):
+        self.theta, self.v, self.stream, self.base = theta, v, stream, base
+
+    def step(self, p_hidden=None):
+        """v → h → v."""
+        p = self.hidden_probability() if p_hidden is None else p_hidden
+        h = rbm.sample(p, self.stream)
+        self.v = rbm.sample(rbm.visible_probability(self.theta, h), self.stream)
+
+    def hidden_probability(self):
+        """p(h | v) at the present states."""
+        return rbm.hidden_probability(self.theta, self.v)
+
+    def images(self):
+        """The visible states as an array (R, B, m)."""
+        return self.v
+
+    def anneal(self, low, high, weights):
+        """From β = ``low`` to ``high``: weigh the chains, then move them.
+
+        Adds log p*_high(v) − log p*_low(v) to ``weights``, float64 (R, B). The chains are samples
+        of p_low: they are weighed before they move with the parameters of p_high, which also is
+        where they are weighed next.
+        """
+        low, high = np.float32(low), np.float32(high)
+        x = rbm.hidden_activation(self.theta, self.v)
+        slope = self.theta.b - self.base  # derivative of the visible bias in β
+        weights += (high - low) * (self.v @ slope[:, :, None])[..., 0]
+        weights += log_ratio(x, low, high)
+        x *= high
+        h = rbm.sample(rbm.sigmoid(x), self.stream)
+        x = high * rbm.visible_activation(self.theta, h) + (1 - high) * self.base
+        self.v = rbm.sample(rbm.sigmoid(x), self.stream)
+
+
+def each(values, array):
+    """``values`` (R,), one a replica, shaped so that they multiply ``array`` (R, …)."""
+    return values.reshape(-1, *(1,) * (array.ndim - 1))
+
+
+def _average(weight, old, new):
+    """Exponential average λ·old + (1 − λ)·new, one λ a replica."""
+    weight = each(weight, new)
+    return weight * old + (1 - weight) * new
+
+
+def log_ratio(x, low, high):
+    """Σ_i softplus(high · x_i) − softplus(low · x_i) over the last axis; low ≤ high.
+
+    As log Π (1 + e^{−high|x|}) / (1 + e^{−low|x|}) plus the linear part: one logarithm a
+    particle instead of two a unit, and no difference of large numbers. The factors lie between
+    ½ and 1, so that in float64 the product cannot underflow below 1,000 units.
+    """
+    xp = array_module(x)
+    size = xp.abs(x)
+    above, below = xp.exp(size * -high), xp.exp(size * -low)
+    above += 1
+    below += 1
+    above /= below
+    linear = xp.maximum(x, 0).sum(-1, dtype=xp.float64)
+    return (high - low) * linear + xp.log(above.prod(-1, dtype=xp.float64))
+
+
+PLAIN = Engine()
+
+
+# ------------------------------------------------------------------- compiled, on the CPU
+
+
+class CompiledEngine(Engine):
+    """float32 on the CPU, with the kernels of compiled.py, on as many threads as the products."""
+
+    def __init__(self):
+        super().__init__(np)
+        self.name = "numba"
+        import numba  # here, because it need not be installed
+
+        from . import compiled
+
+        self.kernels, self.version = compiled, numba.__version__
+        numba.set_num_threads(min(blas_threads(), numba.config.NUMBA_NUM_THREADS))
+
+    def describe(self):
+        return super().describe() | {"numba": self.version}
+
+    def chain(self, theta, v, stream, base=None):
+        return CompiledChain(self.kernels, theta, v, stream, base)
+
+    def hidden_probability(self, theta, v):
+        p = rbm.hidden_activation(theta, v)
+        self.kernels.sigmoid(p)
+        return p
+
+    def ascend(self, theta, learning_rate, gradient_g, gradient_f=None):
+        if gradient_f is None:
+            return super().ascend(theta, learning_rate, gradient_g)
+        arrays = zip(theta, gradient_g, gradient_f, strict=True)
+        new = [self.kernels.ascend(learning_rate, *_rows(a)).reshape(a[0].shape) for a in arrays]
+        return Parameters(*new)
+
+    def ascend_scaled(self, theta, learning_rate, gradient_g, gradient_f, hessian, weight, epsilon):
+        if hessian is None:  # with weight 0 the average is the estimate, whatever was before
+            hessian, weight = gradient_f, np.zeros_like(weight)
+        theta_new, hessian_new = [], []
+        for arrays in zip(theta, gradient_g, gradient_f, hessian, strict=True):
+            pair = self.kernels.ascend_scaled(learning_rate, weight, epsilon, *_rows(arrays))
+            for new, array in zip((theta_new, hessian_new), pair, strict=True):
+                new.append(array.reshape(arrays[0].shape))
+        return Parameters(*theta_new), Parameters(*hessian_new)
+
+
+def _rows(arrays):
+    """Each array in the three dimensions that a kernel wants."""
+    return [np.ascontiguousarray(a).reshape(len(a), -1, a.shape[-1]) for a in arrays]
+
+
+class CompiledChain(Chain):
+    """Chains that keep the activations of both layers, and bring them up to date by changes."""
+
+    def __init__(self, kernels, theta, v, stream, base=None):
+        super().__init__(theta, np.array(v, np.float32, order="C"), stream, base)  # v: a copy
+        self.kernels, self.keys = kernels, stream.device_keys
+        h = np.zeros((*v.shape[:2], theta.c.shape[1]), np.float32)
+        W = np.ascontiguousarray(theta.W)
+        self.visible = _Layer(kernels, self.v, W, theta.b)
+        self.hidden = _Layer(kernels, h, kernels.transpose(W), theta.c)
+        if base is not None:
+            self.slope = theta.b - base
+
+    def step(self, p_hidden=None):  # which the activations make superfluous
+        self._move(np.float32(1), np.float32(0))
+
+    def hidden_probability(self):
+        self.hidden.receive(self.visible)
+        p = self.hidden.x.copy()
+        self.kernels.sigmoid(p)
+        return p
+
+    def anneal(self, low, high, weights):
+        low, high = np.float32(low), np.float32(high)
+        self.hidden.receive(self.visible)
+        self.kernels.add_log_ratio(weights, self.hidden.x, self.v, self.slope, low, high)
+        self._move(high, (1 - high) * self.base)
+
+    def _move(self, scale, visible_offset):
+        self.hidden.receive(self.visible)
+        self.hidden.draw(scale, np.float32(0), self.keys, self.stream.next())
+        self.visible.receive(self.hidden)
+        self.visible.draw(scale, visible_offset, self.keys, self.stream.next())
+
+
+class _Layer:
+    """The units of one layer: their states and activations, and what has changed of late."""
+
+    MANY = 0.28  # share of changed units above which a matrix product is faster
+    FRESH = 64  # updates after which rounding errors could begin to add up
+
+    def __init__(self, kernels, state, W, bias):
+        self.kernels, self.state, self.W, self.bias = kernels, state, W, bias[:, None, :]
+        n_replicas, n_rows, width = state.shape
+        self.x = np.empty_like(state)  # bias + Σ over the other layer's units that are on
+        self.x[:] = self.bias
+        self.changed = np.empty((n_replicas, n_rows, width + kernels.AT_ONCE), np.int32)
+        self.n_changed = np.empty((n_replicas, n_rows), np.int32)
+        kernels.list_on(state, self.changed, self.n_changed)  # x knows of none yet
+        self.age = 0
+
+    def receive(self, other):
+        """Bring x up to date with the states of the ``other`` layer."""
+        self.age += 1
+        if other.n_changed.mean() > self.MANY * other.state.shape[2] or self.age > self.FRESH:
+            np.matmul(other.state, self.W, out=self.x)
+            self.x += self.bias
+            self.age = 0
+        else:
+            changes = other.state, other.changed, other.n_changed
+            self.kernels.add_changes(self.x, self.W, *changes)
+        other.n_changed[:] = 0
+
+    def draw(self, scale, offset, keys, number):
+        """New states, 1 with probability σ(scale · x + offset)."""
+        offset = np.broadcast_to(offset, self.x.shape[2:]).astype(np.float32)
+        changes = self.state, self.changed, self.n_changed
+        self.kernels.draw_states(self.x, scale, offset, keys, number, *changes)
+
+
+# ---------------------------------------------------------------------------- the choice
+
+NAMES = ("numpy", "numba", "cupy", "cupy_float32")
+
+
+@cache
+def numba_problem():
+    """Why the compiled engine cannot be used, as one line, or None if it can."""
+    try:
+        import numba  # noqa: F401
+    except ImportError as error:  # not installed, or not made for this NumPy
+        return f"Numba cannot be imported ({str(error).splitlines()[0]})"
+    return None
+
+
+@cache
+def tensor_core_problem():
+    """Why products of halves are of no use on this GPU, as one line, or None if they are."""
+    import cupy
+
+    capability = cupy.cuda.Device().compute_capability
+    if int(capability) < 70:
+        return f"the GPU (compute capability {capability}) has no tensor cores"
+    return None
+
+
+def choose(name="auto"):
+    """The name of the engine to use, and why it is not a faster one (a line, or None).
+
+    Raises
+    ------
+    BackendError
+        If ``name`` is unknown, or asked for and cannot be used.
+    """
+    if name not in ("auto", *NAMES):
+        raise BackendError(f"unknown backend {name!r}: choose auto, {', '.join(NAMES)}")
+    if name == "numpy":
+        return name, None
+    problems = []
+    for candidate in ("cupy", "cupy_float32", "numba") if name == "auto" else (name,):
+        if candidate == "numba":
+            problem = numba_problem()
+        else:
+            problem = gpu_problem() or (candidate == "cupy" and tensor_core_problem())
+        if not problem:
+            return candidate, "; ".join(problems) or None
+        if problem not in problems:
+            problems.append(problem)
+    if name != "auto":
+        instead = "cupy_float32" if name == "cupy" and not gpu_problem() else "auto"
+        raise BackendError(f"backend {name} asked for, but {problems[0]}; use backend={instead}")
+    return "numpy", "; ".join(problems)
+
+
+def select(name="auto"):
+    """The engine of this name; see ``choose``."""
+    name, _ = choose(name)
+    if name == "numpy":
+        return PLAIN
+    if name == "numba":
+        return CompiledEngine()
+    import cupy
+
+    if name == "cupy_float32":
+        return Engine(cupy)
+    from .split import CupyDevice, SplitEngine
+
+    return SplitEngine(CupyDevice())

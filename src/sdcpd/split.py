@@ -1,0 +1,366 @@
+"""The GPU engine: matrix products of halves on tensor cores that are as exact as float32.
+
+States are 0 or 1, exact in fp16. A weight is the sum of two fp16 numbers, W = W_hi + W_lo, so one
+product over twice the units, accumulated in float32, gives what float32 would (the "exact split").
+The kernels around the products are in kernels.cu; their shapes, with n and m padded so that rows
+are aligned, and padding that is 0 and enters no sum:
+
+    halves  (R, n, 2, m)   W_hi and W_lo              states v  (R, B, 2, m)   both copies of v
+    p       (R, B, 2, n)   p_hi and p_lo              states h  (R, B, n, 2)   both copies of h
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from . import ROOT
+from .engine import Chain, Engine
+from .rbm import Parameters
+
+PAD_HIDDEN, PAD_VISIBLE = 64, 8
+SMALL = 32  # as in kernels.cu
+_SHARE = 0.8  # of the free memory that replicas side by side may take
+
+
+class CupyDevice:
+    """The few things that the engine needs of a GPU: memory, kernels, products."""
+
+    threads = 128  # a block
+
+    def __init__(self):
+        import cupy
+        from cupy_backends.cuda.libs import cublas
+
+        self.xp, self.cublas = cupy, cublas
+
+    @cache  # noqa: B019 - one device in a process
+    def kernel(self, name):
+        source = (ROOT / "src/sdcpd/kernels.cu").read_text(encoding="utf-8")
+        return self.module(source).get_function(name)
+
+    @cache  # noqa: B019
+    def module(self, source):
+        return self.xp.RawModule(code=source, options=("-std=c++17",))
+
+    def launch(self, name, n_blocks, *arguments):
+        """Run a kernel of kernels.cu; Python's int and float become C's, None a null pointer."""
+        self.kernel(name)((n_blocks,), (self.threads,), tuple(map(_as_c, arguments)))
+
+    def product(self, a, b, out, shape, leading, strides, transpose=(False, False), alpha=1.0):
+        """out = alpha · a b, batched: fp16 into float32, stored row by row.
+
+        Parameters
+        ----------
+        shape : (batch, rows of out, columns of out, length of the sums)
+        leading : length of a row in memory of a, of b and of out
+        strides : elements from one matrix of the batch to the next, of a, of b and of out
+        transpose : whether a and b are stored transposed
+        """
+        cublas = self.cublas
+        batch, rows, columns, length = shape
+        scalars = np.array([alpha, 0], np.float32)
+        # cuBLAS stores column by column: it sees all three transposed, and so computes bᵀ aᵀ.
+        cublas.gemmStridedBatchedEx(
+            self.handle(),
+            int(transpose[1]),  # CUBLAS_OP_N = 0, CUBLAS_OP_T = 1
+            int(transpose[0]),
+            *(columns, rows, length, scalars.ctypes.data),
+            *(self.pointer(b), HALF, leading[1], strides[1]),
+            *(self.pointer(a), HALF, leading[0], strides[0], scalars.ctypes.data + 4),
+            *(self.pointer(out), SINGLE, leading[2], strides[2]),
+            *(batch, cublas.CUBLAS_COMPUTE_32F, cublas.CUBLAS_GEMM_DEFAULT),
+        )
+
+    def handle(self):
+        """Of cuBLAS."""
+        return self.xp.cuda.device.get_cublas_handle()
+
+    def pointer(self, array):
+        """Where an array's memory begins."""
+        return array.data.ptr
+
+    def free_memory(self):
+        """Bytes that arrays may still take."""
+        free, _ = self.xp.cuda.runtime.memGetInfo()
+        return free + self.xp.get_default_memory_pool().free_bytes()
+
+
+SINGLE, HALF = 0, 2  # CUDA_R_32F, CUDA_R_16F
+
+
+def _as_c(value):
+    """A kernel argument in the type of kernels.cu."""
+    if value is None:
+        return np.uint64(0)
+    if isinstance(value, (bool, int)):
+        return np.int32(value)
+    return np.float32(value) if isinstance(value, float) else value
+
+
+class SplitParameters(NamedTuple):
+    """R models, with the halves of W that the products read."""
+
+    W: object  # (R, n, m) float32
+    b: object  # (R, m)
+    c: object  # (R, n)
+    halves: object  # (R, n padded, 2, m padded) fp16
+
+    def select(self, rows):
+        """The models ``rows`` alone."""
+        return SplitParameters(*(array[rows] for array in self))
+
+
+def padded(n, multiple):
+    """n rounded up to a multiple."""
+    return -(-n // multiple) * multiple
+
+
+class SplitEngine(Engine):
+    """Products of halves accumulated in float32, with the kernels of kernels.cu.
+
+    Parameters
+    ----------
+    device : CupyDevice
+    """
+
+    precision = "exact split (two fp16 terms, float32 sums)"
+
+    def __init__(self, device):
+        super().__init__(device.xp)
+        self.device, self.name = device, "cupy"
+
+    def prepare(self, theta):
+        W, b, c = theta[:3]
+        return SplitParameters(W, b, c, self._ascend(W, with_halves=True)[2])
+
+    def states(self, images):
+        n_replicas, n_rows, m = images.shape
+        width = padded(m, PAD_VISIBLE)
+        v = self.xp.empty((n_replicas, n_rows, 2, width), self.xp.float16)
+        images = self.xp.ascontiguousarray(images, dtype=self.xp.uint8)
+        n_rows *= n_replicas
+        self._launch("load_states", n_rows * width // 4, images, np.int64(n_rows), m, width, v)
+        return v
+
+    def chain(self, theta, v, stream, base=None):
+        return SplitChain(self, theta, v, stream, base)
+
+    def hidden_probability(self, theta, v):
+        x = self.hidden_sums(theta, v)
+        p = self.xp.empty((*x.shape[:2], 2, x.shape[2]), self.xp.float16)
+        n_rows, n = x.shape[0] * x.shape[1], theta.c.shape[1]
+        shape = np.int64(n_rows), x.shape[1], n, x.shape[2]
+        self._launch("probabilities", x.size, x, theta.c, *shape, p)
+        return p
+
+    def hidden_sums(self, theta, v):
+        """W v, shape (R, B, n padded): v (B × 2m) times halvesᵀ (2m × n)."""
+        n_replicas, n_rows, _, m = v.shape
+        n = theta.halves.shape[1]
+        x = self.xp.empty((n_replicas, n_rows, n), self.xp.float32)
+        shape, leading = (n_replicas, n_rows, n, 2 * m), (2 * m, 2 * m, n)
+        strides = 2 * m * n_rows, 2 * m * n, n * n_rows
+        self.device.product(v, theta.halves, x, shape, leading, strides, (False, True))
+        return x
+
+    def visible_sums(self, theta, h):
+        """Wᵀ h, shape (R, B, m padded): h (B × 2n) times halves, read as (2n × m)."""
+        n_replicas, n_rows, n, _ = h.shape
+        m = theta.halves.shape[3]
+        x = self.xp.empty((n_replicas, n_rows, m), self.xp.float32)
+        shape, leading = (n_replicas, n_rows, m, 2 * n), (2 * n, m, m)
+        self.device.product(
+            h, theta.halves, x, shape, leading, (2 * n * n_rows, 2 * m * n, m * n_rows)
+        )
+        return x
+
+    def statistics(self, theta, v, p_hidden):
+        """pᵀ v / B: both read as (2B × units), so that a row of v meets p_hi, and its copy p_lo."""
+        n_replicas, n, m = theta.W.shape
+        n_rows, width, height = v.shape[1], v.shape[3], p_hidden.shape[3]
+        W = self.xp.empty((n_replicas, n, m), self.xp.float32)
+        shape, leading = (n_replicas, n, m, 2 * n_rows), (height, width, m)
+        strides = 2 * n_rows * height, 2 * n_rows * width, n * m
+        self.device.product(
+            p_hidden, v, W, shape, leading, strides, (True, False), alpha=1 / n_rows
+        )
+        return Parameters(W, self._means(v, m, False), self._means(p_hidden, n, True))
+
+    def ascend(self, theta, learning_rate, gradient_g, gradient_f=None):
+        f = gradient_f or Parameters(None, None, None)
+        W, _, halves = self._ascend(theta.W, gradient_g.W, f.W, learning_rate, with_halves=True)
+        b, _, _ = self._ascend(theta.b, gradient_g.b, f.b, learning_rate)
+        c, _, _ = self._ascend(theta.c, gradient_g.c, f.c, learning_rate)
+        return SplitParameters(W, b, c, halves)
+
+    def ascend_scaled(self, theta, learning_rate, gradient_g, gradient_f, hessian, weight, epsilon):
+        old = hessian or Parameters(None, None, None)
+        scale = {"rate": learning_rate, "scaled": True, "weight": weight, "epsilon": epsilon}
+        W, H_W, halves = self._ascend(
+            theta.W, gradient_g.W, gradient_f.W, old=old.W, with_halves=True, **scale
+        )
+        b, H_b, _ = self._ascend(theta.b, gradient_g.b, gradient_f.b, old=old.b, **scale)
+        c, H_c, _ = self._ascend(theta.c, gradient_g.c, gradient_f.c, old=old.c, **scale)
+        return SplitParameters(W, b, c, halves), Parameters(H_W, H_b, H_c)
+
+    def _ascend(
+        self,
+        x,
+        g=None,
+        f=None,
+        rate=None,
+        scaled=False,
+        old=None,
+        weight=None,
+        epsilon=None,
+        with_halves=False,
+    ):
+        """The kernel of the same name: the new x, the new H and the halves, None where not made."""
+        xp, n_replicas, m = self.xp, x.shape[0], x.shape[-1]
+        n = x.shape[1] if x.ndim == 3 else 1
+        result = x if g is None else xp.empty_like(x)
+        H = xp.empty_like(x) if scaled else None
+        height, width, halves = n, m, None
+        if with_halves:
+            height, width = padded(n, PAD_HIDDEN), padded(m, PAD_VISIBLE)
+            halves = xp.empty((n_replicas, height, 2, width), xp.float16)
+        shape = n_replicas, n, m, height, width
+        inputs = x, g, f, old, rate, weight, epsilon
+        self._launch("ascend", n_replicas * height * width, *inputs, *shape, result, H, halves)
+        return result, H, halves
+
+    def _means(self, values, n_units, are_split):
+        n_replicas, n_rows, _, width = values.shape
+        means = self.xp.empty((n_replicas, n_units), self.xp.float32)
+        shape = n_replicas, n_rows, n_units, width, are_split
+        self._launch("batch_means", means.size, values, *shape, means)
+        return means
+
+    def _launch(self, name, n_threads, *arguments):
+        self.device.launch(name, -(-n_threads // self.device.threads), *arguments)
+
+    # ------------------------------------------------------------------ small models
+
+    def is_small(self, theta, images):
+        """Whether ``many_steps`` can train these models."""
+        return max(*theta.W.shape[1:], len(images)) <= SMALL
+
+    def many_steps(self, algorithm, theta, memory, images, hyper, stream, n_updates):
+        """So many full-batch updates in one launch, a block a replica.
+
+        As ``algorithms.STEPS[algorithm]`` would do one by one, with the same random numbers, but
+        that the chains in ``memory`` are plain states (R, B, m).
+        """
+        xp, (n_replicas, n, m), n_rows = self.xp, theta.W.shape, len(images)
+
+        def flat(*arrays):
+            rows = [xp.asarray(a, xp.float32).reshape(n_replicas, -1) for a in arrays]
+            return xp.ascontiguousarray(xp.concatenate(rows, axis=1))
+
+        values = flat(*theta[:3])
+        hessian = flat(*(memory[f"H_{x}"] for x in "Wbc")) if "H_W" in memory else values.copy()
+        chain = memory.get("chain")
+        chain = xp.zeros((n_replicas, n_rows, m), xp.float32) if chain is None else chain.copy()
+        mean = xp.broadcast_to(hyper.train_mean, (n_replicas, m))
+        half = xp.full((n_replicas, n), 0.5, xp.float32)
+        offsets = flat(memory.get("mu", mean), memory.get("lam", half))
+        d = hyper.n_inner_iterations if algorithm in ("sdcp", "sdcp_d") else 1
+        self.device.launch(
+            "train_small",
+            n_replicas,
+            *(ALGORITHMS.index(algorithm), n, m, n_rows, n_updates, d, hyper.n_gibbs_steps),
+            *(not memory, float(hyper.sliding_factor), xp.asarray(images, xp.float32)),
+            *(hyper.learning_rate, hyper.epsilon, hyper.lambda_hessian),
+            *(stream.device_keys, np.uint64(stream.position)),
+            *(values, hessian, chain, offsets),
+        )
+        stream.position += 2 * hyper.n_gibbs_steps * d * n_updates
+
+        def parts(array):
+            W, b, c = array[:, : n * m], array[:, n * m : n * m + m], array[:, n * m + m :]
+            return Parameters(W.reshape(n_replicas, n, m), b, c).map(xp.ascontiguousarray)
+
+        memory = {}
+        if algorithm == "pcd":
+            memory = {"chain": chain}
+        elif algorithm == "cg":
+            memory = {"mu": offsets[:, :m], "lam": offsets[:, m:]}
+        elif algorithm == "sdcp_d":
+            memory = {f"H_{name}": H for name, H in zip("Wbc", parts(hessian), strict=True)}
+        return self.prepare(parts(values)), memory
+
+    # ------------------------------------------------------------------------ memory
+
+    def capacity(self, n_hidden, n_visible, n_rows, n_images):
+        """How many replicas fit side by side into the memory that is free, by an estimate.
+
+        ``n_rows`` is the larger of batch size and particles.
+        """
+        n, m = padded(n_hidden, PAD_HIDDEN), padded(n_visible, PAD_VISIBLE)
+        parameters = (7 + 2) * 4 * n * m  # old, new, ∇g, f̂′, H, …; halves, old and new
+        rows = n_rows * 4 * (4 * m + 5 * n)  # states, their sums, probabilities
+        shared = n_images * n_visible + 4 * 2**14 * (n + m) * 4  # images; a chunk to evaluate
+        available = _SHARE * self.device.free_memory() - shared
+        return int(available / (parameters + rows + 32 * n_images))
+
+
+ALGORITHMS = ("cd", "pcd", "cg", "sdcp", "sdcp_d")  # as numbered in kernels.cu
+
+
+class SplitChain(Chain):
+    """Chains whose half steps are a product and a kernel that draws."""
+
+    def __init__(self, engine, theta, v, stream, base=None):
+        super().__init__(theta, v, stream, base)
+        self.engine, xp = engine, engine.xp
+        n_replicas, n_rows = v.shape[:2]
+        self.h = xp.empty((n_replicas, n_rows, theta.halves.shape[1], 2), xp.float16)
+        self.own = xp.empty_like(v)  # ``v`` as it was given stays as it is
+        if base is not None:
+            m = theta.b.shape[1]
+            slope = (theta.b - base).astype(xp.float64)
+            self.dot = (v[:, :, 0, :m].astype(xp.float64) @ slope[:, :, None])[..., 0].copy()
+
+    def step(self, p_hidden=None):
+        x = self.engine.hidden_sums(self.theta, self.v) if p_hidden is None else None
+        self._draw(x, self.theta.c, p_hidden, self.h, 1)
+        x = self.engine.visible_sums(self.theta, self.h)
+        self._draw(x, self.theta.b, None, self.own, 0)
+        self.v = self.own
+
+    def _draw(self, x, bias, given, state, interleaved):
+        n_replicas, n_rows = state.shape[:2]
+        width = state.shape[2 if interleaved else 3]
+        keys, draw = self.stream.device_keys, np.uint64(self.stream.next())
+        shape = np.int64(n_replicas * n_rows), n_rows, bias.shape[1], width, interleaved
+        n_threads = n_replicas * n_rows * width // 4
+        self.engine._launch("sample_units", n_threads, x, bias, given, keys, draw, *shape, state)
+
+    def hidden_probability(self):
+        return self.engine.hidden_probability(self.theta, self.v)
+
+    def images(self):
+        return self.v[:, :, 0, : self.theta.b.shape[1]]
+
+    def anneal(self, low, high, weights):
+        theta, keys = self.theta, self.stream.device_keys
+        n_replicas, n_rows = self.v.shape[:2]
+        low, high = np.float32(low), np.float32(high)
+        x = self.engine.hidden_sums(theta, self.v)
+        shape = n_rows, theta.c.shape[1], x.shape[2]
+        draw, blocks = np.uint64(self.stream.next()), n_replicas * n_rows
+        launch = self.engine.device.launch
+        launch(
+            "anneal_hidden",
+            blocks,
+            *(x, theta.c, keys, draw, *shape, low, high, self.dot, weights, self.h),
+        )
+        x = self.engine.visible_sums(theta, self.h)
+        shape, draw = (n_rows, theta.b.shape[1], x.shape[2]), np.uint64(self.stream.next())
+        launch(
+            "anneal_visible",
+            blocks,
+            *(x, theta.b, self.base, keys, draw, *shape, high, self.dot, self.own),
+        )
+        self.v = self.own
