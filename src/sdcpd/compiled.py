@@ -1,16 +1,33 @@
-"""The CPU kernels, compiled by Numba; the rows (chains) of all replicas share the threads.
+"""The CPU kernels, compiled by Numba.
+
+Each works on the rows ``first`` … ``last`` − 1 of all replicas, counted through, and leaves the
+interpreter free, so that several threads can share the rows: ``share_out``.
 
 Units are 0 or 1, and from one Gibbs step to the next most stay as they were. So the activations
 x = bias + W · state are not computed anew: for each unit that changed, its row of W is added or
 subtracted. On a trained model that is several times less work than the matrix product.
 """
 
+from itertools import pairwise
+
 import numpy as np
 from llvmlite import ir
-from numba import float32, int32, njit, prange, types, uint32, uint64, uintp
+from numba import float32, int32, njit, types, uint32, uint64, uintp
 from numba.extending import intrinsic
 
 AT_ONCE = 8  # rows of W added in one pass over x
+_WORTH_SHARING = 200_000  # numbers; below, a second thread costs more than it saves
+
+
+def share_out(pool, threads, kernel, rows, width, *arguments):
+    """``kernel(first, last, *arguments)`` over all ``rows``, each of ``width`` numbers."""
+    if threads == 1 or rows * width < _WORTH_SHARING:
+        kernel(0, rows, *arguments)
+        return
+    bounds = [rows * i // threads for i in range(threads + 1)]
+    parts = [pool.submit(kernel, *pair, *arguments) for pair in pairwise(bounds)]
+    for part in parts:
+        part.result()
 
 
 def _kernel(**options):
@@ -71,45 +88,41 @@ def _philox(key, row, draw, words):
         words[4 * j + 2], words[4 * j + 3] = uint32(c2), uint32(c3)
 
 
-@_kernel(parallel=True)
-def transpose(W):
-    """A contiguous copy (R, m, n) of W (R, n, m)."""
-    n_replicas, n, m = W.shape
-    out = np.empty((n_replicas, m, n), W.dtype)
+@_kernel()
+def transpose(first, last, W, out):
+    """out (R, m, n) = W (R, n, m) with its layers exchanged, in bands of a few rows of ``out``."""
+    _, n, m = W.shape
     tile = 16
-    bands = (m + tile - 1) // tile
-    for q in prange(n_replicas * bands):
-        replica, start = q // bands, q % bands * tile
-        source, target = W[replica], out[replica]
-        for first in range(0, n, tile):
-            for j in range(uintp(start), uintp(min(start + tile, m))):
-                for i in range(uintp(first), uintp(min(first + tile, n))):
-                    target[j, i] = source[i, j]
-    return out
+    for start in range(first, last, tile):
+        for column in range(0, n, tile):
+            for row in range(start, min(start + tile, last)):
+                replica, j = row // m, row % m
+                source, target = W[replica], out[replica, j]
+                for i in range(uintp(column), uintp(min(column + tile, n))):
+                    target[i] = source[i, j]
 
 
-@_kernel(parallel=True)
-def list_on(state, changed, n_changed):
+@_kernel()
+def list_on(first, last, state, changed, n_changed):
     """Count every unit that is on as changed."""
-    n_replicas, n_rows, width = state.shape
-    for q in prange(n_replicas * n_rows):
-        replica, row = q // n_rows, q % n_rows
-        on, units = state[replica, row], changed[replica, row]
+    n_rows, width = state.shape[1:]
+    for q in range(first, last):
+        on, units = state[q // n_rows, q % n_rows], changed[q // n_rows, q % n_rows]
         n = 0
-        for k in range(uintp(width)):
+        for k in range(width):
             units[n] = k
             n += on[k] != float32(0)
-        n_changed[replica, row] = n
+        n_changed[q // n_rows, q % n_rows] = n
 
 
-@_kernel(parallel=True)
-def add_changes(x, W, state, changed, n_changed):
+@_kernel()
+def add_changes(first, last, x, W, state, changed, n_changed):
     """x (R, B, N) += Σ over the changed units k of a row: ±W[k] (W: (R, M, N)), + if now on.
 
     ``changed`` (R, B, M + AT_ONCE) lists them, ``n_changed`` (R, B) says how many.
     """
-    n_replicas, n_rows, _ = x.shape
-    for q in prange(n_replicas * n_rows):
+    n_rows = x.shape[1]
+    for q in range(first, last):
         r, i = q // n_rows, q % n_rows
         _add_rows(x[r, i], W[r], state[r, i], changed[r, i], n_changed[r, i])
 
@@ -135,19 +148,35 @@ def _sign(state):
     return float32(2) * state - float32(1)
 
 
-@_kernel(parallel=True)
-def draw_states(x, scale, offset, keys, draw, state, changed, n_changed):
+@_kernel()
+def draw_states(first, last, x, scale, offset, keys, draw, state, changed, n_changed):
     """Draw each unit with p(1) = σ(scale · x + offset), and list those that changed.
 
     x, state (R, B, N); ``offset`` (N,); ``keys`` (R,) and ``draw`` as in ``backend.philox``.
     """
-    n_replicas, n_rows, width = x.shape
-    for q in prange(n_replicas * n_rows):
-        replica, row = q // n_rows, q % n_rows
-        words = np.empty((width + 3) // 4 * 4, np.uint32)
-        _philox(keys[replica], row, uint64(draw), words)
-        _compare(x[replica, row], scale, offset, words)
-        n_changed[replica, row] = _replace(state[replica, row], words, changed[replica, row])
+    n_rows, width = x.shape[1:]
+    words = np.empty((width + 3) // 4 * 4, np.uint32)
+    for q in range(first, last):
+        r, i = q // n_rows, q % n_rows
+        _philox(keys[r], i, uint64(draw), words)
+        _compare(x[r, i], scale, offset, words)
+        n_changed[r, i] = _replace(state[r, i], words, changed[r, i])
+
+
+@_kernel()
+def half_step(
+    first, last, x, W, other_state, other_changed, other_n,
+    scale, offset, keys, draw, state, changed, n_changed,
+):  # fmt: skip
+    """``add_changes`` of the other layer and ``draw_states`` of this one, while x is at hand."""
+    n_rows, width = x.shape[1:]
+    words = np.empty((width + 3) // 4 * 4, np.uint32)
+    for q in range(first, last):
+        r, i = q // n_rows, q % n_rows
+        _add_rows(x[r, i], W[r], other_state[r, i], other_changed[r, i], other_n[r, i])
+        _philox(keys[r], i, uint64(draw), words)
+        _compare(x[r, i], scale, offset, words)
+        n_changed[r, i] = _replace(state[r, i], words, changed[r, i])
 
 
 @_kernel(fastmath={"contract"})
@@ -171,58 +200,59 @@ def _replace(state, words, units):
     return n
 
 
-@_kernel(parallel=True)
-def sigmoid(x):
+@_kernel()
+def sigmoid(first, last, x):
     """1 / (1 + exp(−x)), written over ``x`` (R, B, N)."""
-    n_replicas, n_rows, width = x.shape
-    for q in prange(n_replicas * n_rows):
+    n_rows, width = x.shape[1:]
+    for q in range(first, last):
         row = x[q // n_rows, q % n_rows]
-        for k in range(uintp(width)):
+        for k in range(width):
             row[k] = float32(1) / (float32(1) + _exp(-row[k]))
 
 
-@_kernel(parallel=True, fastmath={"reassoc", "contract"})
-def add_log_ratio(weights, x, v, slope, low, high):
+@_kernel()
+def add_log_ratio(first, last, weights, x, v, slope, low, high):
     """weights (R, B) += log p*(v) at β = high minus that at β = low, in float64.
 
-    That is (high − low) slope·v + Σ softplus(high · x) − softplus(low · x), see ``rbm.log_ratio``.
+    That is (high − low) slope·v + Σ softplus(high · x) − softplus(low · x), see ``log_ratio``.
     """
-    n_replicas, n_rows, n_hidden = x.shape
-    for q in prange(n_replicas * n_rows):
-        replica, row = q // n_rows, q % n_rows
-        sums, on, rate = x[replica, row], v[replica, row], slope[replica]
-        linear, factor = float32(0), 1.0
-        for j in range(uintp(on.shape[0])):
-            linear += rate[j] * on[j]
-        for i in range(uintp(n_hidden)):
-            size = abs(sums[i])
-            linear += max(sums[i], float32(0))
-            factor *= (float32(1) + _exp(-high * size)) / (float32(1) + _exp(-low * size))
-        weights[replica, row] += (high - low) * linear + np.log(factor)
-
-
-@_kernel(parallel=True, fastmath={"contract"})
-def ascend(rate, W, g, f):
-    """W + rate · (g − f), a new array (R, n, m); ``rate`` (R,)."""
-    out = np.empty_like(W)
-    n_replicas, n_rows, width = W.shape
-    for q in prange(n_replicas * n_rows):
+    n_rows = x.shape[1]
+    for q in range(first, last):
         r, i = q // n_rows, q % n_rows
-        for k in range(uintp(width)):
+        linear, factor = _ratio(x[r, i], v[r, i], slope[r], low, high)
+        weights[r, i] += (high - low) * linear + np.log(factor)
+
+
+@_kernel(fastmath={"reassoc", "contract"})
+def _ratio(x, v, slope, low, high):
+    linear, factor = float32(0), 1.0
+    for j in range(v.shape[0]):
+        linear += slope[j] * v[j]
+    for i in range(x.shape[0]):
+        size = abs(x[i])
+        linear += max(x[i], float32(0))
+        factor *= (float32(1) + _exp(-high * size)) / (float32(1) + _exp(-low * size))
+    return linear, factor
+
+
+@_kernel(fastmath={"contract"})
+def ascend(first, last, rate, W, g, f, out):
+    """out = W + rate · (g − f), arrays (R, n, m); ``rate`` (R,)."""
+    n_rows, width = W.shape[1:]
+    for q in range(first, last):
+        r, i = q // n_rows, q % n_rows
+        for k in range(width):
             out[r, i, k] = W[r, i, k] + rate[r] * (g[r, i, k] - f[r, i, k])
-    return out
 
 
-@_kernel(parallel=True, fastmath={"contract"})
-def ascend_scaled(rate, weight, epsilon, W, g, f, H):
-    """The new H, weight · H + (1 − weight) · f(1 − f), and with it W + rate · (g − f) / (H + ε)."""
-    out, average = np.empty_like(W), np.empty_like(W)
-    n_replicas, n_rows, width = W.shape
-    for q in prange(n_replicas * n_rows):
+@_kernel(fastmath={"contract"})
+def ascend_scaled(first, last, rate, weight, epsilon, W, g, f, H, out, average):
+    """average = weight · H + (1 − weight) · f(1 − f); out = W + rate · (g − f) / (average + ε)."""
+    n_rows, width = W.shape[1:]
+    for q in range(first, last):
         r, i = q // n_rows, q % n_rows
-        for k in range(uintp(width)):
+        for k in range(width):
             G = f[r, i, k]
             h = weight[r] * H[r, i, k] + (float32(1) - weight[r]) * (G * (float32(1) - G))
             average[r, i, k] = h
             out[r, i, k] = W[r, i, k] + rate[r] * ((g[r, i, k] - G) / (h + epsilon[r]))
-    return out, average

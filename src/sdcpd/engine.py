@@ -7,6 +7,7 @@
 All draw the same random numbers and differ in the order of float32 sums only.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 
 import numpy as np
@@ -174,81 +175,94 @@ class CompiledEngine(Engine):
 
     def __init__(self):
         super().__init__(np)
-        self.name = "numba"
         import numba  # here, because it need not be installed
 
         from . import compiled
 
-        self.kernels, self.version = compiled, numba.__version__
-        numba.set_num_threads(min(blas_threads(), numba.config.NUMBA_NUM_THREADS))
+        self.name, self.kernels, self.version = "numba", compiled, numba.__version__
+        self.threads = blas_threads()
+        self.pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
 
     def describe(self):
         return super().describe() | {"numba": self.version}
 
+    def run(self, kernel, array, *arguments):
+        """Share out the rows of ``array`` (R, B, N) among the threads."""
+        n_replicas, n_rows, width = array.shape
+        work = n_replicas * n_rows, width
+        self.kernels.share_out(self.pool, self.threads, kernel, *work, *arguments)
+
     def chain(self, theta, v, stream, base=None):
-        return CompiledChain(self.kernels, theta, v, stream, base)
+        return CompiledChain(self, theta, v, stream, base)
 
     def hidden_probability(self, theta, v):
         p = rbm.hidden_activation(theta, v)
-        self.kernels.sigmoid(p)
+        self.run(self.kernels.sigmoid, p, p)
         return p
 
     def ascend(self, theta, learning_rate, gradient_g, gradient_f=None):
         if gradient_f is None:
             return super().ascend(theta, learning_rate, gradient_g)
-        arrays = zip(theta, gradient_g, gradient_f, strict=True)
-        new = [self.kernels.ascend(learning_rate, *_rows(a)).reshape(a[0].shape) for a in arrays]
+        new = []
+        for arrays in zip(theta, gradient_g, gradient_f, strict=True):
+            x, g, f = map(_in_rows, arrays)
+            new.append(np.empty_like(arrays[0]))
+            self.run(self.kernels.ascend, x, learning_rate, x, g, f, _in_rows(new[-1]))
         return Parameters(*new)
 
     def ascend_scaled(self, theta, learning_rate, gradient_g, gradient_f, hessian, weight, epsilon):
         if hessian is None:  # with weight 0 the average is the estimate, whatever was before
             hessian, weight = gradient_f, np.zeros_like(weight)
-        theta_new, hessian_new = [], []
+        new, averages = [], []
         for arrays in zip(theta, gradient_g, gradient_f, hessian, strict=True):
-            pair = self.kernels.ascend_scaled(learning_rate, weight, epsilon, *_rows(arrays))
-            for new, array in zip((theta_new, hessian_new), pair, strict=True):
-                new.append(array.reshape(arrays[0].shape))
-        return Parameters(*theta_new), Parameters(*hessian_new)
+            x, g, f, H = map(_in_rows, arrays)
+            new.append(np.empty_like(arrays[0]))
+            averages.append(np.empty_like(arrays[0]))
+            out = _in_rows(new[-1]), _in_rows(averages[-1])
+            scale = learning_rate, weight, epsilon
+            self.run(self.kernels.ascend_scaled, x, *scale, x, g, f, H, *out)
+        return Parameters(*new), Parameters(*averages)
 
 
-def _rows(arrays):
-    """Each array in the three dimensions that a kernel wants."""
-    return [np.ascontiguousarray(a).reshape(len(a), -1, a.shape[-1]) for a in arrays]
+def _in_rows(array):
+    """In the three dimensions that a kernel wants."""
+    return np.ascontiguousarray(array).reshape(len(array), -1, array.shape[-1])
 
 
 class CompiledChain(Chain):
     """Chains that keep the activations of both layers, and bring them up to date by changes."""
 
-    def __init__(self, kernels, theta, v, stream, base=None):
+    def __init__(self, engine, theta, v, stream, base=None):
         super().__init__(theta, np.array(v, np.float32, order="C"), stream, base)  # v: a copy
-        self.kernels, self.keys = kernels, stream.device_keys
+        self.engine, self.keys = engine, stream.device_keys
         h = np.zeros((*v.shape[:2], theta.c.shape[1]), np.float32)
         W = np.ascontiguousarray(theta.W)
-        self.visible = _Layer(kernels, self.v, W, theta.b)
-        self.hidden = _Layer(kernels, h, kernels.transpose(W), theta.c)
+        transposed = np.empty((W.shape[0], W.shape[2], W.shape[1]), W.dtype)
+        engine.run(engine.kernels.transpose, transposed, W, transposed)
+        self.visible = _Layer(engine, self.v, W, theta.b)
+        self.hidden = _Layer(engine, h, transposed, theta.c)
         if base is not None:
             self.slope = theta.b - base
 
     def step(self, p_hidden=None):  # which the activations make superfluous
-        self._move(np.float32(1), np.float32(0))
+        self._move(np.float32(1), self.visible.zero)
 
     def hidden_probability(self):
         self.hidden.receive(self.visible)
         p = self.hidden.x.copy()
-        self.kernels.sigmoid(p)
+        self.engine.run(self.engine.kernels.sigmoid, p, p)
         return p
 
     def anneal(self, low, high, weights):
         low, high = np.float32(low), np.float32(high)
         self.hidden.receive(self.visible)
-        self.kernels.add_log_ratio(weights, self.hidden.x, self.v, self.slope, low, high)
+        x, add_log_ratio = self.hidden.x, self.engine.kernels.add_log_ratio
+        self.engine.run(add_log_ratio, x, weights, x, self.v, self.slope, low, high)
         self._move(high, (1 - high) * self.base)
 
     def _move(self, scale, visible_offset):
-        self.hidden.receive(self.visible)
-        self.hidden.draw(scale, np.float32(0), self.keys, self.stream.next())
-        self.visible.receive(self.hidden)
-        self.visible.draw(scale, visible_offset, self.keys, self.stream.next())
+        self.hidden.draw(self.visible, scale, self.hidden.zero, self.keys, self.stream.next())
+        self.visible.draw(self.hidden, scale, visible_offset, self.keys, self.stream.next())
 
 
 class _Layer:
@@ -257,33 +271,44 @@ class _Layer:
     MANY = 0.28  # share of changed units above which a matrix product is faster
     FRESH = 64  # updates after which rounding errors could begin to add up
 
-    def __init__(self, kernels, state, W, bias):
-        self.kernels, self.state, self.W, self.bias = kernels, state, W, bias[:, None, :]
+    def __init__(self, engine, state, W, bias):
+        self.engine, self.state, self.W, self.bias = engine, state, W, bias[:, None, :]
         n_replicas, n_rows, width = state.shape
         self.x = np.empty_like(state)  # bias + Σ over the other layer's units that are on
         self.x[:] = self.bias
-        self.changed = np.empty((n_replicas, n_rows, width + kernels.AT_ONCE), np.int32)
+        self.zero = np.zeros(width, np.float32)
+        self.changed = np.empty((n_replicas, n_rows, width + engine.kernels.AT_ONCE), np.int32)
         self.n_changed = np.empty((n_replicas, n_rows), np.int32)
-        kernels.list_on(state, self.changed, self.n_changed)  # x knows of none yet
+        self.changes = self.state, self.changed, self.n_changed
+        engine.run(engine.kernels.list_on, state, *self.changes)  # x knows of none yet
         self.age = 0
 
     def receive(self, other):
         """Bring x up to date with the states of the ``other`` layer."""
-        self.age += 1
-        if other.n_changed.mean() > self.MANY * other.state.shape[2] or self.age > self.FRESH:
-            np.matmul(other.state, self.W, out=self.x)
-            self.x += self.bias
-            self.age = 0
-        else:
-            changes = other.state, other.changed, other.n_changed
-            self.kernels.add_changes(self.x, self.W, *changes)
+        if self._is_fresh(other):
+            return
+        self.engine.run(self.engine.kernels.add_changes, self.x, self.x, self.W, *other.changes)
         other.n_changed[:] = 0
 
-    def draw(self, scale, offset, keys, number):
-        """New states, 1 with probability σ(scale · x + offset)."""
-        offset = np.broadcast_to(offset, self.x.shape[2:]).astype(np.float32)
-        changes = self.state, self.changed, self.n_changed
-        self.kernels.draw_states(self.x, scale, offset, keys, number, *changes)
+    def draw(self, other, scale, offset, keys, number):
+        """Receive, then draw new states, 1 with probability σ(scale · x + offset); offset (N,)."""
+        how = scale, offset, keys, number, *self.changes
+        kernels = self.engine.kernels
+        if self._is_fresh(other):
+            self.engine.run(kernels.draw_states, self.x, self.x, *how)
+        else:
+            self.engine.run(kernels.half_step, self.x, self.x, self.W, *other.changes, *how)
+            other.n_changed[:] = 0
+
+    def _is_fresh(self, other):
+        """Whether nothing has changed; a product makes it so where that is the faster way."""
+        n_changed = int(other.n_changed.sum())
+        self.age += 1
+        if n_changed > self.MANY * other.state.size or self.age > self.FRESH:
+            np.matmul(other.state, self.W, out=self.x)
+            self.x += self.bias
+            other.n_changed[:] = self.age = n_changed = 0
+        return n_changed == 0
 
 
 # ---------------------------------------------------------------------------- the choice
