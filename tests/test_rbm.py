@@ -1,16 +1,15 @@
 """The model against brute-force enumeration, and the Gibbs chain against exact probabilities."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from conftest import all_states, joint_log_weights, joint_probabilities, random_bits, random_models
 from scipy.special import expit, logsumexp
 from scipy.stats import chisquare, kstest, norm
 
-from sdcpd import rbm
+from sdcpd import backend, rbm
 from sdcpd.backend import Stream, key
-from sdcpd.rbm import Parameters, gibbs, initialize, sample
+from sdcpd.engine import PLAIN
+from sdcpd.rbm import Parameters, initialize, sample
 
 V, H = all_states(4), all_states(3)
 
@@ -137,18 +136,21 @@ def test_constant_pixels_give_finite_numbers():
 # -------------------------------------------------------------------------- Gibbs chain
 
 
-def test_certain_units_are_certain():
+def gibbs(*arguments):
+    """The visible states alone."""
+    return PLAIN.gibbs(*arguments)[0]
+
+
+def test_certain_units_are_certain(monkeypatch):
     """p = 1 always gives 1 and p = 0 always 0, even at the ends of the generator's range."""
     p = np.zeros((1, 500, 2), np.float32)
     p[..., 1] = 1
     stream = Stream([key("certain")], np)
     for _ in range(200):
         np.testing.assert_array_equal(sample(p, stream), p)
-    for word in (0, 2**64 - 1):
-        extreme = Stream([key("certain")], np)
-        fake = SimpleNamespace(random_raw=lambda n, w=word: np.full(n, w, np.uint64))
-        extreme._generators = [fake]
-        np.testing.assert_array_equal(sample(p, extreme), p)
+    for word in (0, 2**32 - 1):
+        monkeypatch.setattr(backend, "philox", lambda *_, w=word: np.full(p.shape, w, np.uint32))
+        np.testing.assert_array_equal(sample(p, stream), p)
 
 
 def test_sampled_states_have_their_probability():
@@ -206,3 +208,18 @@ def test_gibbs_with_the_hidden_probability_given():
     given = rbm.hidden_probability(theta, start)
     with_p = gibbs(theta, start, 3, Stream([key(0)], np), given)
     np.testing.assert_array_equal(with_p, gibbs(theta, start, 3, Stream([key(0)], np)))
+    # It is what the first half step uses: with p = 0 the visible units have their biases alone.
+    other = gibbs(theta, start, 3, Stream([key(0)], np), np.zeros_like(given))
+    assert (other != with_p).any()
+    silent = gibbs(theta._replace(W=theta.W * 0), start, 1, Stream([key(0)], np))
+    one_step = gibbs(theta, start, 1, Stream([key(0)], np), np.zeros_like(given))
+    np.testing.assert_array_equal(one_step, silent)
+
+
+def test_gibbs_gives_the_hidden_probability_at_its_end():
+    """p(h | ṽ) belongs to the last visible states, not to those before (rbms#31)."""
+    theta = random_models(20, 10, seed=10, replicas=2)
+    start = random_bits(2, 6, 20, seed=11, dtype=np.float64)
+    v, p = PLAIN.gibbs(theta, start, 3, Stream([key(0), key(1)], np))
+    np.testing.assert_array_equal(p, rbm.hidden_probability(theta, v))
+    assert (v != start).any()

@@ -13,6 +13,7 @@ import pytest
 
 from sdcpd import ROOT, data, runs
 from sdcpd.algorithms import STEPS
+from sdcpd.engine import PLAIN, Engine
 
 HYPER = {name: {"learning_rate": 0.1} for name in STEPS}
 HYPER["cg"] |= {"sliding_factor": 0.01}
@@ -386,6 +387,135 @@ def test_checkpoint_of_other_settings_is_not_used(changes, tmp_path, monkeypatch
     assert_equal(run, execute(**changes))
 
 
+@pytest.mark.parametrize("name", ["numpy", "numba"])
+def test_run_file_names_the_engine(name, tmp_path):
+    """The engine asked for is the one that trains, and the one that the run file names."""
+    run = runs.execute(settings(epochs=1, ais=AIS), tmp_path, name)
+    assert runs.load(tmp_path).provenance == run.provenance
+    assert run.provenance["engine"] == name and ("numba" in run.provenance) == (name == "numba")
+
+
+def test_checkpoint_of_another_engine_is_not_used(tmp_path, monkeypatch):
+    """Engines round differently: half a run of each is no run that anyone can repeat."""
+    once(monkeypatch, runs.Progress, "update", lambda self, done: done == 5)
+    with pytest.raises(Interruption):
+        execute(folder=tmp_path)
+    run = runs.execute(settings(), tmp_path, "numba")
+    assert run.wall["resumed_at_update"] == 0
+    assert_equal(run, runs.execute(settings(), None, "numba"))
+
+
+# ------------------------------------------------------------------- runs side by side
+
+
+def together(all_settings, *folders):
+    return runs.execute_together(all_settings, folders or [None] * len(all_settings), "numpy")
+
+
+@pytest.fixture
+def room_for_two(monkeypatch):
+    """A machine whose memory holds two replicas."""
+    monkeypatch.setattr(Engine, "capacity", lambda self, *size: 2)
+
+
+def several(algorithm="sdcp_d"):
+    """Runs that differ in rate, ε and λ_H, in seed and in number of trials: six replicas."""
+    hyper = HYPER[algorithm]
+    return [
+        settings(algorithm, trials=1, ais=AIS),
+        settings(algorithm, trials=3, seed=2, ais=AIS, hyperparameters=dict.fromkeys(hyper, 0.2)),
+        settings(algorithm, trials=2, ais=AIS, hyperparameters=hyper | {"learning_rate": 0.3}),
+    ]
+
+
+def in_order(run):
+    """The run with its curve point by point, trial by trial."""
+    curve = run.curve.sort_values(["update", "trial"], kind="stable", ignore_index=True)
+    return run._replace(curve=curve)
+
+
+@pytest.mark.parametrize("algorithm", ["pcd", "sdcp_d"])
+def test_runs_side_by_side_are_those_made_alone(algorithm, tmp_path):
+    """Each with its own hyperparameters, keys and trials; run files as those of ``execute``."""
+    folders = [tmp_path / name for name in "abc"]
+    for run, given, folder in zip(
+        together(several(algorithm), *folders), several(algorithm), folders, strict=True
+    ):
+        alone = runs.execute(given, tmp_path / "alone" / folder.name, "numpy")
+        assert run.settings == given and run.wall["replicas_in_that_time"] == 6
+        assert_equal(run, alone)
+        for part in ("curve.csv", "models.npz", "run.json"):
+            expected = (tmp_path / "alone" / folder.name / part).read_bytes()
+            assert (folder / part).read_bytes() == expected
+        assert sorted(p.name for p in folder.iterdir()) == sorted(runs.FILES)
+
+
+def test_sliding_factor_is_each_runs_own():
+    """It is no array in ``Hyperparameters``: taken from the first run, it would be the others'."""
+    pair = [settings("cg", hyperparameters=HYPER["cg"] | {"sliding_factor": x}) for x in (0.01, 1)]
+    try:
+        both = together(pair)
+    except runs.RunError as refused:  # which is right, too
+        assert "sliding_factor" in str(refused)
+        return
+    for run, given in zip(both, pair, strict=True):
+        assert_equal(run, runs.execute(given, None, "numpy"))
+
+
+def test_more_replicas_than_memory_holds(request):
+    """Some after others, a boundary in the middle of a run: the same numbers."""
+    whole = [*together(several()), execute("pcd", trials=5)]
+    request.getfixturevalue("room_for_two")
+    sizes, original = [], runs.train
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "train", lambda *a: sizes.append(len(a[1].W)) or original(*a))
+        parts = [*together(several()), execute("pcd", trials=5)]
+    assert sizes == [2, 2, 2, 2, 2, 1]
+    for part, expected in zip(parts, whole, strict=True):
+        assert_equal(in_order(part), in_order(expected))
+
+
+def test_interrupted_between_groups(room_for_two, tmp_path, monkeypatch):
+    """Each group has a checkpoint: the first is not trained again, the second goes on."""
+    undisturbed = execute("pcd", tmp_path / "undisturbed", trials=4)
+    done = []
+
+    def fail(self, done_now):
+        done.append(done_now)
+        if len(done) == 11:  # 6 updates of the first group, 5 of the second
+            raise Interruption
+
+    monkeypatch.setattr(runs.Progress, "update", fail)
+    folder = tmp_path / "run"
+    with pytest.raises(Interruption):
+        execute("pcd", folder, trials=4)
+    assert sorted(p.name for p in folder.iterdir()) == ["checkpoint-0.npz", "checkpoint-1.npz"]
+    run = execute("pcd", folder, trials=4)
+    assert done == [*range(1, 12), *range(10, 13)]
+    assert run.wall["resumed_at_update"] == 6 + 3
+    assert_equal(run, undisturbed)
+    assert sorted(p.name for p in folder.iterdir()) == sorted(runs.FILES)
+
+
+def test_no_room_for_one(monkeypatch):
+    monkeypatch.setattr(Engine, "capacity", lambda self, *size: 0)
+    with pytest.raises(runs.RunError, match="not enough memory for 1 trials") as error:
+        execute()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"n_hidden": 4}, {"epochs": 3}, {"ais": AIS}, {"n_gibbs_steps": 2}], ids=str
+)
+def test_runs_of_other_settings_are_not_mixed(changes, tmp_path):
+    """One line that names what differs; nothing is trained."""
+    folders = [tmp_path / "a", tmp_path / "b"]
+    with pytest.raises(runs.RunError) as error:
+        together([settings(), settings(**changes)], *folders)
+    assert str(error.value) == f"runs side by side must have the same {next(iter(changes))}"
+    assert not any(tmp_path.iterdir())
+
+
 # ----------------------------------------------------------------------------- progress
 
 
@@ -433,8 +563,9 @@ def test_progress_of_a_run(tmp_path, monkeypatch, capsys):
 
 
 def test_provenance():
-    about = runs.provenance(np)
-    assert about["device"].startswith("CPU ") and about["backend"] == "numpy"
+    about = runs.provenance(PLAIN)
+    assert about["device"].startswith("CPU ") and about["engine"] == "numpy"
+    assert "float32" in about["precision"]
     assert about["numpy"] == np.__version__
     assert re.fullmatch(r"3\.\d+\.\d+\S*", about["python"])
     assert re.fullmatch("[0-9a-f]{40}|unknown", about["commit"])
@@ -448,7 +579,7 @@ def test_source_hash_follows_the_sources(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "ROOT", tmp_path)
     hashes = {runs.source_hash()}
     for name in runs.SOURCES:
-        path = folder / f"{name}.py"
+        path = folder / name
         original = path.read_bytes()
         path.write_bytes(original + b"\n")
         hashes.add(runs.source_hash())
@@ -456,7 +587,7 @@ def test_source_hash_follows_the_sources(tmp_path, monkeypatch):
     assert len(hashes) == 1 + len(runs.SOURCES)
     (folder / "plots.py").write_text("")  # decides no numbers
     assert runs.source_hash() in hashes
-    assert runs.provenance(np)["commit"] == "unknown"  # not a clone
+    assert runs.provenance(PLAIN)["commit"] == "unknown"  # not a clone
 
 
 def test_sources_are_all_that_runs_import():
@@ -470,4 +601,6 @@ def test_sources_are_all_that_runs_import():
             for node in (node for node in imports if node.level):
                 names = [node.module] if node.module else [alias.name for alias in node.names]
                 queue += [name for name in names if (ROOT / f"src/sdcpd/{name}.py").exists()]
-    assert found == set(runs.SOURCES)
+    kernels = {path.name for path in (ROOT / "src/sdcpd").glob("*.cu")}  # read, not imported
+    assert {f"{module}.py" for module in found} | kernels == set(runs.SOURCES)
+    assert len(runs.SOURCES) == len(set(runs.SOURCES))

@@ -7,6 +7,7 @@ import pytest
 
 from sdcpd import timing
 from sdcpd.algorithms import STEPS
+from sdcpd.engine import select
 
 MODEL = {
     "n_visible": 6,
@@ -18,9 +19,11 @@ MODEL = {
 }
 
 
-def test_every_algorithm_is_timed():
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
+def test_every_algorithm_is_timed(engine):
     done = []
-    seconds = timing.seconds_per_update(**MODEL, n_updates=3, trials=2, report=done.append)
+    how = {"n_updates": 3, "trials": 2, "engine": select(engine), "report": done.append}
+    seconds = timing.seconds_per_update(**MODEL, **how)
     assert list(seconds) == list(STEPS)
     for values in seconds.values():
         assert values.shape == (2,) and (values > 0).all() and (values < 1).all()
@@ -63,7 +66,7 @@ def test_rows_and_memory_are_those_of_a_training(monkeypatch):
     """Each update gets what the last one left; 13 % of the pixels are on, as in MNIST."""
     images, given = [], []
 
-    def step(theta, memory, v, hyper, stream):
+    def step(theta, memory, v, hyper, stream, engine):
         images.append(v)
         given.append((float(theta.b[0, 0]), memory.get("count", 0)))
         return theta.map(lambda x: x + 1), {"count": memory.get("count", 0) + 1}

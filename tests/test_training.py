@@ -9,8 +9,9 @@ from conftest import random_bits
 
 from sdcpd import training
 from sdcpd.algorithms import STEPS, Hyperparameters
-from sdcpd.backend import key
+from sdcpd.backend import Stream, key
 from sdcpd.data import bars_and_stripes
+from sdcpd.engine import select
 from sdcpd.likelihood import Evaluator
 from sdcpd.rbm import initialize
 from sdcpd.training import train, updates_per_epoch
@@ -98,12 +99,15 @@ def test_seed_governs_everything(algorithm):
         assert (result.theta.W != run(algorithm, changed).theta.W).any()
 
 
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
 @pytest.mark.parametrize("batch_size", [BATCH, 100])
 @pytest.mark.parametrize("algorithm", STEPS)
-def test_resumed_is_undisturbed(algorithm, batch_size, tmp_path, checkpoint_at_every_update):
+def test_resumed_is_undisturbed(
+    algorithm, batch_size, engine, tmp_path, checkpoint_at_every_update
+):
     """Killed at any update and started again: the same to the bit (rbms 0.6 lost its optimizer,
     its learning rate and part of its generator state). Also killed several times in one run."""
-    arguments = setup(batch_size=batch_size)
+    arguments = setup(batch_size=batch_size, engine=select(engine))
     undisturbed = run(algorithm, arguments)
 
     def attempt(path, kill_at):
@@ -216,20 +220,22 @@ def huge_rate(arguments, replica):
     arguments.hyper.learning_rate[replica] = 1e30
 
 
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
 @pytest.mark.parametrize("batch_size", [BATCH, 100])
 @pytest.mark.parametrize("spoil", [nan_weights, huge_rate])
 @pytest.mark.parametrize("algorithm", STEPS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_diverged_replica_is_marked_and_disturbs_no_other(algorithm, spoil, batch_size):
+def test_diverged_replica_is_marked_and_disturbs_no_other(algorithm, spoil, batch_size, engine):
     """One bad trial must neither end the run, nor change the others, nor pass as a result."""
-    arguments = setup(batch_size=batch_size)
+    one_engine = {"batch_size": batch_size, "engine": select(engine)}
+    arguments = setup(**one_engine)
     spoil(arguments, 1)
     result = run(algorithm, arguments)
     status = [[point["status"] for point in curve(result, r)] for r in range(3)]
     assert status[0] == status[2] == ["ok"] * len(POINTS)
     assert status[1][-1] == "diverged" and status[1].count("diverged") == 1
     assert all(np.isnan(array[1]).all() for array in result.theta)
-    others = run(algorithm, setup((0, 2), batch_size=batch_size))
+    others = run(algorithm, setup((0, 2), **one_engine))
     for array, expected in zip(result.theta, others.theta, strict=True):
         np.testing.assert_array_equal(array[[0, 2]], expected)
     for replica, row in ((0, 0), (2, 1)):
@@ -293,7 +299,7 @@ def batches_seen(monkeypatch):
     """Replaces CD by a step that only notes its mini-batches."""
     seen = []
 
-    def spy(theta, memory, v, hyper, stream):
+    def spy(theta, memory, v, hyper, stream, engine):
         seen.append(v.copy())
         return theta, memory
 
@@ -332,17 +338,18 @@ def test_order_is_drawn_anew(batches_seen):
 
 
 def test_orders_share_no_random_numbers(batches_seen, monkeypatch):
-    """Epochs that overlap in the stream would have orders that are shifted copies in part."""
-    drawn, random_words = [], training.random_words
+    """An epoch's draw is its own: used twice, the epochs would have the same order in part."""
+    drawn = []
 
-    def spy(key, n, position):
-        drawn.append((*key.tolist(), position * 4, n))  # four words to a block
-        return random_words(key, n, position)
+    class Spy(Stream):
+        def next(self):
+            drawn.extend((*k, self.position) for k in self.keys.tolist())
+            return super().next()
 
-    monkeypatch.setattr(training, "random_words", spy)
+    monkeypatch.setattr(training, "Stream", Spy)
     run("cd", setup(images=NUMBERED))
-    used = {(*key, word + i) for *key, word, n in drawn for i in range(n)}
-    assert len(drawn) == 3 * 4 and len(used) == 3 * 4 * 10
+    assert len(drawn) == len(set(drawn)) == 3 * 4
+    assert {tuple(k) for *k, _ in drawn} == {tuple(k.tolist()) for k in setup().order_keys}
 
 
 def test_full_batch_is_all_images_at_every_update(batches_seen):
@@ -382,7 +389,10 @@ ENTROPY = 15 / 4 * np.log(2)  # of the 16 patterns, the two uniform ones twice
 
 @pytest.mark.parametrize("algorithm", PUBLISHED)
 def test_bars_and_stripes_as_published(algorithm):
-    """The whole chain from initial weights to exact likelihood, against independent numbers."""
+    """The whole chain from initial weights to exact likelihood, against independent numbers.
+
+    With the engine that is used where there is no GPU; test_engine.py compares it with NumPy.
+    """
     arguments = setup(range(25), images=bars_and_stripes(3), n_hidden=4, rates=(0.1,) * 3)
     arguments.batch_size, arguments.evaluation_updates = 16, UPDATES
     inner = algorithm == "sdcp"
@@ -391,7 +401,7 @@ def test_bars_and_stripes_as_published(algorithm):
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        result = run(algorithm, arguments)
+        result = run(algorithm, arguments, engine=select("numba"))
     train_ll = np.array([point["train"] for point in result.curve]).reshape(3, 25)
     assert (train_ll < -ENTROPY).all()
     np.testing.assert_allclose(train_ll.mean(1), PUBLISHED[algorithm], atol=0.1)

@@ -152,14 +152,14 @@ def _sign(state):
 def draw_states(first, last, x, scale, offset, keys, draw, state, changed, n_changed):
     """Draw each unit with p(1) = σ(scale · x + offset), and list those that changed.
 
-    x, state (R, B, N); ``offset`` (N,); ``keys`` (R,) and ``draw`` as in ``backend.philox``.
+    x, state (R, B, N); ``offset`` (R, N); ``keys`` (R,) and ``draw`` as in ``backend.philox``.
     """
     n_rows, width = x.shape[1:]
     words = np.empty((width + 3) // 4 * 4, np.uint32)
     for q in range(first, last):
         r, i = q // n_rows, q % n_rows
         _philox(keys[r], i, uint64(draw), words)
-        _compare(x[r, i], scale, offset, words)
+        _compare(x[r, i], scale, offset[r], words)
         n_changed[r, i] = _replace(state[r, i], words, changed[r, i])
 
 
@@ -175,7 +175,7 @@ def half_step(
         r, i = q // n_rows, q % n_rows
         _add_rows(x[r, i], W[r], other_state[r, i], other_changed[r, i], other_n[r, i])
         _philox(keys[r], i, uint64(draw), words)
-        _compare(x[r, i], scale, offset, words)
+        _compare(x[r, i], scale, offset[r], words)
         n_changed[r, i] = _replace(state[r, i], words, changed[r, i])
 
 
@@ -201,36 +201,38 @@ def _replace(state, words, units):
 
 
 @_kernel()
-def sigmoid(first, last, x):
-    """1 / (1 + exp(−x)), written over ``x`` (R, B, N)."""
+def sigmoid(first, last, x, bias, out):
+    """out = 1 / (1 + exp(−(x + bias))), (R, B, N); ``bias`` (R, N)."""
     n_rows, width = x.shape[1:]
     for q in range(first, last):
-        row = x[q // n_rows, q % n_rows]
+        r, i = q // n_rows, q % n_rows
         for k in range(width):
-            row[k] = float32(1) / (float32(1) + _exp(-row[k]))
+            out[r, i, k] = float32(1) / (float32(1) + _exp(-(x[r, i, k] + bias[r, k])))
 
 
 @_kernel()
-def add_log_ratio(first, last, weights, x, v, slope, low, high):
+def add_log_ratio(first, last, weights, x, c, v, slope, low, high):
     """weights (R, B) += log p*(v) at β = high minus that at β = low, in float64.
 
-    That is (high − low) slope·v + Σ softplus(high · x) − softplus(low · x), see ``log_ratio``.
+    That is (high − low) slope·v + Σ softplus(high · a) − softplus(low · a), a = x + c: see
+    ``engine.log_ratio``.
     """
     n_rows = x.shape[1]
     for q in range(first, last):
         r, i = q // n_rows, q % n_rows
-        linear, factor = _ratio(x[r, i], v[r, i], slope[r], low, high)
+        linear, factor = _ratio(x[r, i], c[r], v[r, i], slope[r], low, high)
         weights[r, i] += (high - low) * linear + np.log(factor)
 
 
 @_kernel(fastmath={"reassoc", "contract"})
-def _ratio(x, v, slope, low, high):
+def _ratio(x, c, v, slope, low, high):
     linear, factor = float32(0), 1.0
     for j in range(v.shape[0]):
         linear += slope[j] * v[j]
     for i in range(x.shape[0]):
-        size = abs(x[i])
-        linear += max(x[i], float32(0))
+        a = x[i] + c[i]
+        size = abs(a)
+        linear += max(a, float32(0))
         factor *= (float32(1) + _exp(-high * size)) / (float32(1) + _exp(-low * size))
     return linear, factor
 

@@ -196,8 +196,8 @@ class CompiledEngine(Engine):
         return CompiledChain(self, theta, v, stream, base)
 
     def hidden_probability(self, theta, v):
-        p = rbm.hidden_activation(theta, v)
-        self.run(self.kernels.sigmoid, p, p)
+        p = v @ theta.W.transpose(0, 2, 1)
+        self.run(self.kernels.sigmoid, p, p, theta.c, p)
         return p
 
     def ascend(self, theta, learning_rate, gradient_g, gradient_f=None):
@@ -239,44 +239,41 @@ class CompiledChain(Chain):
         W = np.ascontiguousarray(theta.W)
         transposed = np.empty((W.shape[0], W.shape[2], W.shape[1]), W.dtype)
         engine.run(engine.kernels.transpose, transposed, W, transposed)
-        self.visible = _Layer(engine, self.v, W, theta.b)
-        self.hidden = _Layer(engine, h, transposed, theta.c)
+        self.visible, self.hidden = _Layer(engine, self.v, W), _Layer(engine, h, transposed)
         if base is not None:
             self.slope = theta.b - base
 
     def step(self, p_hidden=None):  # which the activations make superfluous
-        self._move(np.float32(1), self.visible.zero)
+        self._move(np.float32(1), self.theta.b, self.theta.c)
 
     def hidden_probability(self):
         self.hidden.receive(self.visible)
-        p = self.hidden.x.copy()
-        self.engine.run(self.engine.kernels.sigmoid, p, p)
+        x, p = self.hidden.x, np.empty_like(self.hidden.x)
+        self.engine.run(self.engine.kernels.sigmoid, x, x, self.theta.c, p)
         return p
 
     def anneal(self, low, high, weights):
         low, high = np.float32(low), np.float32(high)
         self.hidden.receive(self.visible)
-        x, add_log_ratio = self.hidden.x, self.engine.kernels.add_log_ratio
-        self.engine.run(add_log_ratio, x, weights, x, self.v, self.slope, low, high)
-        self._move(high, (1 - high) * self.base)
+        x, add_log_ratio, b, c = self.hidden.x, self.engine.kernels.add_log_ratio, *self.theta[1:]
+        self.engine.run(add_log_ratio, x, weights, x, c, self.v, self.slope, low, high)
+        self._move(high, high * b + (1 - high) * self.base, high * c)
 
-    def _move(self, scale, visible_offset):
-        self.hidden.draw(self.visible, scale, self.hidden.zero, self.keys, self.stream.next())
-        self.visible.draw(self.hidden, scale, visible_offset, self.keys, self.stream.next())
+    def _move(self, scale, visible_bias, hidden_bias):
+        self.hidden.draw(self.visible, scale, hidden_bias, self.keys, self.stream.next())
+        self.visible.draw(self.hidden, scale, visible_bias, self.keys, self.stream.next())
 
 
 class _Layer:
     """The units of one layer: their states and activations, and what has changed of late."""
 
-    MANY = 0.28  # share of changed units above which a matrix product is faster
+    MANY = 0.25  # share of changed units above which a matrix product is faster
     FRESH = 64  # updates after which rounding errors could begin to add up
 
-    def __init__(self, engine, state, W, bias):
-        self.engine, self.state, self.W, self.bias = engine, state, W, bias[:, None, :]
+    def __init__(self, engine, state, W):
+        self.engine, self.state, self.W = engine, state, W
         n_replicas, n_rows, width = state.shape
-        self.x = np.empty_like(state)  # bias + Σ over the other layer's units that are on
-        self.x[:] = self.bias
-        self.zero = np.zeros(width, np.float32)
+        self.x = np.zeros_like(state)  # Σ of W over the other layer's units that are on
         self.changed = np.empty((n_replicas, n_rows, width + engine.kernels.AT_ONCE), np.int32)
         self.n_changed = np.empty((n_replicas, n_rows), np.int32)
         self.changes = self.state, self.changed, self.n_changed
@@ -291,7 +288,7 @@ class _Layer:
         other.n_changed[:] = 0
 
     def draw(self, other, scale, offset, keys, number):
-        """Receive, then draw new states, 1 with probability σ(scale · x + offset); offset (N,)."""
+        """Receive, then draw new states, 1 with probability σ(scale · x + offset)."""
         how = scale, offset, keys, number, *self.changes
         kernels = self.engine.kernels
         if self._is_fresh(other):
@@ -306,7 +303,6 @@ class _Layer:
         self.age += 1
         if n_changed > self.MANY * other.state.size or self.age > self.FRESH:
             np.matmul(other.state, self.W, out=self.x)
-            self.x += self.bias
             other.n_changed[:] = self.age = n_changed = 0
         return n_changed == 0
 

@@ -42,7 +42,8 @@ def seconds_per_update(
         stream = Stream([key("timing", trial)], xp)
         theta = initialize(mean, n_hidden, [key("timing", "init", trial)], xp)
         theta = engine.prepare(theta)
-        v = engine.states(stream.uniform(batch_size, n_visible) < ON)
+        images = (stream.uniform(batch_size, n_visible) < ON)[0]
+        v = engine.states(images[None])
         for turn, name in enumerate(STEPS):
             one = xp.full(1, SMALL_STEP, xp.float32)
             inner = name in ("sdcp", "sdcp_d")
@@ -56,11 +57,14 @@ def seconds_per_update(
                 train_mean=xp.asarray(mean, xp.float32),
             )
             state = theta, {}
-            for update in range(-max(1, n_updates // 20), n_updates):
-                if update == 0:
-                    synchronize(xp)
-                    started = time.perf_counter()
-                state = STEPS[name](*state, v, hyper, stream, engine)
+            for n in (max(1, n_updates // 20), n_updates):
+                synchronize(xp)
+                started = time.perf_counter()
+                if engine.is_small(theta, images):
+                    state = engine.many_steps(name, *state, images, hyper, stream, n)
+                    continue
+                for _ in range(n):
+                    state = STEPS[name](*state, v, hyper, stream, engine)
             synchronize(xp)
             seconds[name][trial] = (time.perf_counter() - started) / n_updates
             report(trial * len(STEPS) + turn + 1)
