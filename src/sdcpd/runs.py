@@ -168,7 +168,7 @@ def execute_together(all_settings, folders, backend_name="auto", data_folder=ROO
     curve = pd.concat(
         pd.DataFrame(result.curve).assign(replica=lambda c, i=i: c["replica"] + i * size)
         for i, result in enumerate(results)
-    )
+    ).sort_values(["update", "replica"])
     theta = Parameters(*map(np.concatenate, zip(*(r.theta for r in results), strict=True)))
     finished, first = [], 0
     for settings, folder in zip(all_settings, folders, strict=True):

@@ -297,12 +297,18 @@ class SplitEngine(Engine):
 
         ``n_rows`` is the larger of batch size and particles.
         """
-        n, m = padded(n_hidden, PAD_HIDDEN), padded(n_visible, PAD_VISIBLE)
-        parameters = (7 + 2) * 4 * n * m  # old, new, ∇g, f̂′, H, …; halves, old and new
-        rows = n_rows * 4 * (4 * m + 5 * n)  # states, their sums, probabilities
-        shared = n_images * n_visible + 4 * 2**14 * (n + m) * 4  # images; a chunk to evaluate
-        available = _SHARE * self.device.free_memory() - shared
-        return int(available / (parameters + rows + 32 * n_images))
+        each = replica_bytes(n_hidden, n_visible, n_rows, n_images)
+        chunk = 4 * 2**14 * (n_hidden + n_visible) * 4  # of images, when they are evaluated
+        shared = n_images * n_visible + chunk
+        return int((_SHARE * self.device.free_memory() - shared) / each)
+
+
+def replica_bytes(n_hidden, n_visible, n_rows, n_images):
+    """An estimate, from above, of the memory that a replica takes in training and in AIS."""
+    n, m = padded(n_hidden, PAD_HIDDEN), padded(n_visible, PAD_VISIBLE)
+    parameters = (7 + 2) * 4 * n * m  # old, new, ∇g, f̂′, H, …; halves, old and new
+    rows = n_rows * 4 * (4 * m + 5 * n)  # states, their sums, probabilities
+    return parameters + rows + 32 * n_images  # the order of the images, and how it is found
 
 
 ALGORITHMS = ("cd", "pcd", "cg", "sdcp", "sdcp_d")  # as numbered in kernels.cu

@@ -1,0 +1,380 @@
+"""The GPU engine: on a CPU through tests/emulator.py, and on a GPU where there is one."""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import random_bits, random_models
+from emulator import EmulatedDevice, compile_kernels
+
+from sdcpd import ROOT, backend, runs, split
+from sdcpd.algorithms import STEPS, Hyperparameters
+from sdcpd.backend import Stream, key, to_host
+from sdcpd.data import bars_and_stripes
+from sdcpd.engine import PLAIN
+from sdcpd.likelihood import Evaluator, annealed_log_z, exact_log_z
+from sdcpd.rbm import initialize
+from sdcpd.sampling import generate
+from sdcpd.split import CupyDevice, SplitEngine
+from sdcpd.training import train
+
+R, B, N, M = 3, 7, 13, 19  # none a multiple of anything
+KEYS = [key("split", replica) for replica in range(R)]
+NO_GPU = backend.gpu_problem()
+EMULATED = pytest.param(
+    "emulated", marks=pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+)
+GPU = pytest.param("gpu", marks=pytest.mark.skipif(bool(NO_GPU), reason=f"needs a GPU: {NO_GPU}"))
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    return compile_kernels(tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.fixture(params=[EMULATED, GPU])
+def engine(request):
+    if request.param == "gpu":
+        return SplitEngine(CupyDevice())
+    return SplitEngine(EmulatedDevice(request.getfixturevalue("library")))
+
+
+def model(scale=0.5, n=N, m=M, replicas=R):
+    return random_models(m, n, seed=1, scale=scale, replicas=replicas, dtype=np.float32)
+
+
+def on(engine, theta):
+    return engine.prepare(theta.map(engine.xp.asarray))
+
+
+def bits(engine, *shape, seed):
+    images = random_bits(*shape, seed=seed, dtype=np.uint8)
+    return images.astype(np.float32), engine.states(engine.xp.asarray(images))
+
+
+def stream(engine, position=0):
+    return Stream(KEYS, engine.xp, position)
+
+
+def hyperparameters(xp=np, m=M, steps=3):
+    arrays = [0.1, 0.2, 0.05], [0.1, 0.2, 0.3], [0.0, 0.5, 0.9]
+    arrays = (xp.asarray(values, xp.float32) for values in arrays)
+    return Hyperparameters(*arrays, steps, 2, 0.01, xp.full(m, 0.4, xp.float32))
+
+
+def joined(p):
+    """Probabilities (R, B, 2, N) in two parts, as one number each."""
+    p = to_host(p).astype(np.float64)
+    return p[:, :, 0] + p[:, :, 1] / 2048
+
+
+# ----------------------------------------------------------------------------- the split
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 300.0])
+def test_halves_are_the_weights_to_22_bits(engine, scale):
+    """hi + lo / 2^11, also where lo alone would be too small for fp16; zero in the padding."""
+    theta = model(scale)
+    halves = to_host(on(engine, theta).halves).astype(np.float64)
+    assert halves.shape == (R, 64, 2, 24)
+    got = halves[:, :, 0] + halves[:, :, 1] / 2048
+    np.testing.assert_allclose(got[:, :N, :M], theta.W, rtol=2.0**-21, atol=1e-10)
+    assert not halves[:, N:].any() and not halves[..., M:].any()
+
+
+def test_states_are_both_copies(engine):
+    v, both = bits(engine, R, B, M, seed=2)
+    both = to_host(both)
+    assert both.dtype == np.float16 and both.shape == (R, B, 2, 24)
+    np.testing.assert_array_equal(both[:, :, 0, :M], v)
+    np.testing.assert_array_equal(both[:, :, 1, :M], v * np.float16(2.0**-11))
+    assert not both[..., M:].any()
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0])
+@pytest.mark.parametrize(("n", "m", "rows"), [(N, M, B), (64, 8, 1), (500, 784, 200)])
+def test_products_against_float64(engine, n, m, rows, scale):
+    """float32-equivalent: the exact split is as close to float64 as a float32 product."""
+    theta = model(scale, n, m)
+    v, both = bits(engine, R, rows, m, seed=3)
+    split_theta = on(engine, theta)
+    exact = v.astype(np.float64) @ theta.W.transpose(0, 2, 1).astype(np.float64)
+    got = to_host(engine.hidden_sums(split_theta, both))
+    bound = 4e-7 * np.sqrt(m) * scale * 10
+    assert np.abs(got[..., :n] - exact).max() < bound
+    assert not got[..., n:].any()  # padded units: no weights, no sum
+    single = v @ theta.W.transpose(0, 2, 1).astype(np.float16).astype(np.float32)
+    if n == 500:  # one half alone would not do
+        assert np.abs(single - exact).max() > 10 * np.abs(got[..., :n] - exact).max()
+
+
+def test_probability_and_statistics(engine):
+    theta, (v, both) = model(), bits(engine, R, B, M, seed=4)
+    split_theta = on(engine, theta)
+    p = engine.hidden_probability(split_theta, both)
+    expected = PLAIN.hidden_probability(theta, v)
+    np.testing.assert_allclose(joined(p)[..., :N], expected, rtol=2e-6, atol=1e-7)
+    assert not joined(p)[..., N:].any()
+    got = engine.statistics(split_theta, both, p)
+    for ours, plain in zip(got, PLAIN.statistics(theta, v, expected), strict=True):
+        np.testing.assert_allclose(to_host(ours), plain, rtol=1e-6, atol=1e-6)
+
+
+# ------------------------------------------------------------------- chains and algorithms
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_gibbs_draws_the_states_of_numpy(engine, given):
+    """The same random numbers in the kernels, the same states; the start is not written over."""
+    theta, (v, both) = model(), bits(engine, R, B, M, seed=5)
+    split_theta, before = on(engine, theta), to_host(both).copy()
+    p = engine.hidden_probability(split_theta, both) if given else None
+    for draws in (0, 2**32 - 3):
+        numbers, plain = stream(engine, draws), Stream(KEYS, np, draws)
+        got, p_got = engine.gibbs(split_theta, both, 5, numbers, p)
+        expected, p_expected = PLAIN.gibbs(theta, v, 5, plain)
+        np.testing.assert_array_equal(to_host(got)[:, :, 0, :M], expected)
+        np.testing.assert_array_equal(to_host(got)[:, :, 1], to_host(got)[:, :, 0] / 2048)
+        np.testing.assert_allclose(joined(p_got)[..., :N], p_expected, rtol=2e-6, atol=1e-7)
+        assert numbers.position == plain.position
+    np.testing.assert_array_equal(to_host(both), before)
+
+
+@pytest.mark.parametrize("bias", [1e4, -1e4])
+def test_certain_units(engine, bias):
+    """p = 1 always gives 1, p = 0 always 0: a float32 uniform may not round up to 1."""
+    theta = model()._replace(W=np.zeros((R, N, M), np.float32), b=np.full((R, M), bias, np.float32))
+    _, both = bits(engine, R, 400, M, seed=6)
+    v, _ = engine.gibbs(on(engine, theta), both, 1, stream(engine))
+    assert (to_host(v)[:, :, 0, :M] == (bias > 0)).all()
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_algorithms_as_with_numpy(engine, name):
+    """Four updates with all that an algorithm keeps; two numbers for each setting."""
+    theta = model()
+    plain, ours = (theta, {}), (on(engine, theta), {})
+    numbers, plain_numbers = stream(engine), Stream(KEYS, np)
+    for update in range(4):
+        v, both = bits(engine, R, B, M, seed=10 + update)
+        plain = STEPS[name](*plain, v, hyperparameters(), plain_numbers)
+        ours = STEPS[name](*ours, both, hyperparameters(engine.xp), numbers, engine)
+    for got, expected in zip(ours[0], plain[0], strict=False):
+        np.testing.assert_allclose(to_host(got), expected, atol=2e-5)
+    assert ours[1].keys() == plain[1].keys() and numbers.position == plain_numbers.position
+    halves = to_host(engine.prepare(ours[0]).halves)  # made in the same pass as the update
+    np.testing.assert_array_equal(to_host(ours[0].halves), halves)
+
+
+def test_ascent_leaves_its_inputs(engine):
+    """A step is a pure function: training keeps the old state for a checkpoint."""
+    theta = on(engine, model())
+    g, f, H = (model(seed_scale).map(engine.xp.asarray) for seed_scale in (0.1, 0.2, 0.3))
+    before = [to_host(array).copy() for part in (theta, g, f, H) for array in part]
+    hyper = hyperparameters(engine.xp)
+    new, H_new = engine.ascend_scaled(
+        theta, hyper.learning_rate, g, f, H, hyper.lambda_hessian, hyper.epsilon
+    )
+    after = [to_host(array) for part in (theta, g, f, H) for array in part]
+    assert all((one == two).all() for one, two in zip(before, after, strict=True))
+    assert not (to_host(new.W) == before[0]).any() and not (to_host(H_new.W) == H.W).any()
+
+
+# ------------------------------------------------------------------------------------ AIS
+
+
+def test_annealing_weighs_as_numpy(engine):
+    theta, keys, mean = model(), KEYS, np.linspace(0.1, 0.9, M)
+    arguments = mean, keys, 6, 50
+    ours = annealed_log_z(on(engine, theta), *arguments, engine=engine)
+    plain = annealed_log_z(theta, *arguments)
+    for got, expected in zip(ours, plain, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=2e-5)
+
+
+def test_annealing_against_enumeration(engine):
+    """DsysDML/rbms#6; and padded units would each add ln 2: 51 of them, 35 nats."""
+    theta = model(0.3, n=13, m=9, replicas=4)
+    keys = [key("ais", replica) for replica in range(4)]
+    estimate = annealed_log_z(on(engine, theta), np.full(9, 0.5), keys, 25, 50, engine=engine)
+    error = estimate.value - exact_log_z(theta.map(lambda a: a.astype(np.float64))).value
+    assert np.abs(error / estimate.standard_error).max() < 5
+
+
+# --------------------------------------------------------------------------- small models
+
+
+@pytest.mark.parametrize("pieces", [(7,), (1, 2, 4)])
+@pytest.mark.parametrize("name", STEPS)
+def test_small_models_in_one_launch(engine, name, pieces):
+    """Many updates in one launch, or in several, are those of the algorithm one by one."""
+    images, theta = bars_and_stripes(3), model(0.3, n=4, m=9)
+    v = np.broadcast_to(images, (R, *images.shape)).astype(np.float32)
+    plain, plain_numbers = (theta, {}), Stream(KEYS, np)
+    for _ in range(7):
+        plain = STEPS[name](*plain, v, hyperparameters(m=9), plain_numbers)
+    ours, numbers = (on(engine, theta), {}), stream(engine)
+    assert engine.is_small(ours[0], images)
+    for n_updates in pieces:
+        hyper = hyperparameters(engine.xp, m=9)
+        ours = engine.many_steps(name, *ours, engine.xp.asarray(images), hyper, numbers, n_updates)
+    for got, expected in zip(ours[0], plain[0], strict=False):
+        np.testing.assert_allclose(to_host(got), expected, atol=1e-5)
+    assert numbers.position == plain_numbers.position
+    assert ours[1].keys() == plain[1].keys()
+    for what, expected in plain[1].items():
+        np.testing.assert_allclose(to_host(ours[1][what]), expected, atol=1e-5)
+
+
+def test_large_models_are_not_small(engine):
+    assert not engine.is_small(model(n=33), np.zeros((5, M)))
+    assert not engine.is_small(model(), np.zeros((33, M)))
+
+
+# ------------------------------------------------------------------- training and sampling
+
+
+def training(engine, name, images, batch_size, points, n_hidden, **more):
+    xp, mean = engine.xp, images.mean(0)
+    theta = initialize(mean, n_hidden, KEYS, xp)
+    device_images = xp.asarray(images)
+    evaluate = Evaluator(device_images, device_images, lambda r, u: key("ais", r, u), engine=engine)
+    hyper = hyperparameters(xp, m=images.shape[1])
+    return train(name, theta, hyper, device_images, batch_size, points, evaluate, KEYS, KEYS,
+                 engine=engine, **more)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("batch_size", [5, 16])
+def test_training_as_with_numpy(engine, name, batch_size):
+    """Mini-batches and full batches (one launch), evaluated on the way."""
+    images = bars_and_stripes(3)
+    ours = training(engine, name, images, batch_size, (0, 3, 8), 4)
+    plain = training(PLAIN, name, images, batch_size, (0, 3, 8), 4)
+    for got, expected in zip(ours.theta, plain.theta, strict=True):
+        np.testing.assert_allclose(got, expected, atol=2e-5)
+    for got, expected in zip(ours.curve, plain.curve, strict=True):
+        assert got["train"] == pytest.approx(expected["train"], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["pcd", "cg", "sdcp_d"])
+@pytest.mark.parametrize("batch_size", [5, 16])
+def test_resumed_is_undisturbed(engine, name, batch_size, tmp_path):
+    """Chains, offsets and Hessians come back from a checkpoint in the engine's own form."""
+    images, path = bars_and_stripes(3), tmp_path / "checkpoint.npz"
+    undisturbed = training(engine, name, images, batch_size, (3, 8), 4)
+    training(engine, name, images, batch_size, (3,), 4, checkpoint=path)
+    resumed = training(engine, name, images, batch_size, (3, 8), 4, checkpoint=path)
+    assert resumed.resumed_at == 3
+    for one, two in zip(resumed.theta, undisturbed.theta, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_generated_images(engine):
+    theta = model()
+    ours = generate(theta.map(engine.xp.asarray), KEYS, 5, 4, engine=engine)
+    np.testing.assert_array_equal(ours, generate(theta, KEYS, 5, 4))
+
+
+# -------------------------------------------------------------------------------- memory
+
+
+SETTINGS = {
+    "dataset": "bars_and_stripes", "algorithm": "pcd", "n_hidden": 4, "trials": 5, "epochs": 6,
+    "batch_size": 5, "evaluate": {"every": 3, "also": [0]}, "n_gibbs_steps": 2,
+    "n_inner_iterations": 1, "hyperparameters": {"learning_rate": 0.1}, "ais": None, "seed": 1,
+}  # fmt: skip
+
+
+def test_too_many_replicas_are_split_into_groups(library, tmp_path, monkeypatch):
+    """With the results of all at once, to the bit, and no checkpoint left."""
+    device = EmulatedDevice(library)
+    monkeypatch.setattr(runs.engine, "select", lambda name: SplitEngine(device))
+    together = runs.execute(SETTINGS, tmp_path / "together")
+    capacity = SplitEngine(device).capacity(4, 9, 5, 16)
+    assert capacity > 5
+    monkeypatch.setattr(SplitEngine, "capacity", lambda *_: 2)
+    apart = runs.execute(SETTINGS, tmp_path / "apart")
+    for one, two in zip(together.theta, apart.theta, strict=True):
+        np.testing.assert_array_equal(one, two)
+    pd.testing.assert_frame_equal(together.curve, apart.curve, rtol=1e-12)
+    assert not list(tmp_path.glob("*/checkpoint*"))
+
+
+def test_runs_together_are_the_runs_alone(library, tmp_path, monkeypatch):
+    """Other hyperparameters, seeds and numbers of trials share launches; each is what it was."""
+    monkeypatch.setattr(runs.engine, "select", lambda n: SplitEngine(EmulatedDevice(library)))
+    several = [
+        SETTINGS | {"trials": 2},
+        SETTINGS | {"hyperparameters": {"learning_rate": 0.3}, "trials": 3},
+        SETTINGS | {"seed": 2, "trials": 1},
+    ]
+    together = runs.execute_together(several, [tmp_path / str(i) for i in range(3)])
+    for settings, run in zip(several, together, strict=True):
+        alone = runs.execute(settings)
+        assert run.settings == settings
+        pd.testing.assert_frame_equal(run.curve, alone.curve, rtol=1e-12)
+        for one, two in zip(run.theta, alone.theta, strict=True):
+            np.testing.assert_array_equal(one, two)
+        assert run.wall["replicas_in_that_time"] == 6
+    assert runs.load(tmp_path / "1").theta.W.shape == (3, 4, 9)
+    with pytest.raises(runs.RunError, match="the same batch_size, n_hidden"):
+        runs.execute_together([SETTINGS, SETTINGS | {"batch_size": 4, "n_hidden": 5}], [None] * 2)
+
+
+def test_a_single_model_that_does_not_fit(library, monkeypatch):
+    """One line before anything is allocated."""
+    device = EmulatedDevice(library)
+    device.free = 10**5
+    monkeypatch.setattr(runs.engine, "select", lambda name: SplitEngine(device))
+    with pytest.raises(runs.RunError, match="not enough memory") as error:
+        runs.execute(SETTINGS)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.skipif(bool(NO_GPU), reason=f"needs a GPU: {NO_GPU}")
+def test_memory_estimate_holds():
+    """A training of the estimated size takes no more, and memory does not grow with updates."""
+    import cupy
+
+    engine, replicas = SplitEngine(CupyDevice()), 20
+    pool = cupy.get_default_memory_pool()
+    images = random_bits(2000, 784, seed=1, p=0.13, dtype=np.uint8)
+    peaks = []
+    for n_updates in (10, 200):
+        pool.free_all_blocks()
+        theta = initialize(images.mean(0), 500, [key(i) for i in range(replicas)], cupy)
+        state = engine.prepare(theta), {}
+        numbers = Stream([key(i) for i in range(replicas)], cupy)
+        one = cupy.ones(replicas, cupy.float32)
+        hyper = Hyperparameters(0.01 * one, 0.1 * one, 0.5 * one, 4, 6, 0.01, None)
+        for update in range(n_updates):
+            rows = cupy.asarray(np.resize(np.arange(update, update + 200), (replicas, 200)))
+            v = engine.states(cupy.asarray(images)[rows])
+            state = STEPS["sdcp_d"](*state, v, hyper, numbers, engine)
+        peaks.append(pool.total_bytes())
+    assert peaks[1] <= 1.05 * peaks[0]  # cupy#7678
+    assert peaks[1] < replicas * split.replica_bytes(500, 784, 200, 2000)
+
+
+# ------------------------------------------------------------------------------- compiling
+
+
+@pytest.mark.parametrize("architecture", ["75", "80", "90"])
+def test_kernels_compile_for_a_gpu(architecture, tmp_path):
+    """By the CUDA compiler, where there is one: what the emulator cannot see."""
+    if shutil.which("nvcc") is None:
+        pytest.skip("needs nvcc")
+    source = ROOT / "src/sdcpd/kernels.cu"
+    command = ["nvcc", f"-arch=sm_{architecture}", "-cubin", "-o", tmp_path / "k.cubin", source]
+    subprocess.run(command, check=True)
+
+
+def test_constants_agree_with_the_kernels():
+    source = (ROOT / "src/sdcpd/kernels.cu").read_text()
+    assert f"#define SMALL {split.SMALL} " in source
+    assert CupyDevice.threads <= 256 and "#define MAX_THREADS 256" in source
+    assert "enum { CD, PCD, CG, SDCP, SDCP_D };" in source
+    assert tuple(STEPS) == split.ALGORITHMS
