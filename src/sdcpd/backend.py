@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import platform
+import sys
 from functools import cache
 
 import numpy as np
@@ -36,6 +37,19 @@ def gpu_problem():
     except Exception as error:  # CuPy raises many types here; every one of them means "no GPU"
         return f"CuPy cannot use the GPU: {str(error).splitlines()[0]}"
     return None
+
+
+def say(line):
+    """A line for whoever waits: to the file that SDCPD_PROGRESS_LOG names, else to standard error.
+
+    A notebook's own output is for its reader.
+    """
+    log = os.environ.get("SDCPD_PROGRESS_LOG")
+    if not log:
+        sys.stderr.write(line + "\n")
+        return
+    with open(log, "a", encoding="utf-8") as file:
+        file.write(line + "\n")
 
 
 def array_module(array):

@@ -7,13 +7,14 @@
 All draw the same random numbers and differ in the order of float32 sums only.
 """
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 
 import numpy as np
 
 from . import rbm
-from .backend import BackendError, array_module, blas_threads, describe, gpu_problem
+from .backend import BackendError, Stream, array_module, blas_threads, describe, gpu_problem, say
 from .rbm import Parameters
 
 
@@ -362,16 +363,36 @@ def choose(name="auto"):
 
 
 def select(name="auto"):
-    """The engine of this name; see ``choose``."""
+    """The engine of this name, see ``choose``, with its kernels compiled."""
     name, _ = choose(name)
     if name == "numpy":
         return PLAIN
     if name == "numba":
-        return CompiledEngine()
-    import cupy
+        engine = CompiledEngine()
+    else:
+        import cupy
 
-    if name == "cupy_float32":
-        return Engine(cupy)
-    from .split import CupyDevice, SplitEngine
+        from .split import CupyDevice, SplitEngine
 
-    return SplitEngine(CupyDevice())
+        engine = Engine(cupy) if name == "cupy_float32" else SplitEngine(CupyDevice())
+    start = time.monotonic()
+    _warm_up(engine)
+    taken = time.monotonic() - start
+    if taken > COMPILING:
+        say(f"note: compiled the kernels in {taken:.0f} s; they are kept for the next time")
+    return engine
+
+
+COMPILING = 4  # seconds; kernels that were kept are loaded in less
+
+
+def _warm_up(engine):
+    """Use every kernel once, on a model of two units."""
+    xp = engine.xp
+    one, two = xp.ones(1, xp.float32), xp.ones((1, 2), xp.float32)
+    theta = engine.prepare(Parameters(xp.ones((1, 2, 2), xp.float32), two, two))
+    v, stream = engine.states(xp.ones((1, 2, 2), xp.uint8)), Stream([[0, 0]], xp)
+    p = engine.hidden_probability(theta, v)
+    g = engine.statistics(theta, *engine.gibbs(theta, v, 1, stream, p))
+    engine.ascend_scaled(engine.ascend(theta, one, g, g), one, g, g, None, one, one)
+    engine.chain(theta, v, stream, two[0]).anneal(0, 1, xp.zeros((1, 2)))

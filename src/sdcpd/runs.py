@@ -12,9 +12,7 @@ is a folder of plain files, each written whole and moved into place:
 
 import hashlib
 import json
-import os
 import subprocess
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -132,7 +130,10 @@ def execute_together(all_settings, folders, backend_name="auto", data_folder=ROO
         check_settings(settings)
     s = all_settings[0]
     shared = {*SETTINGS} - {"hyperparameters", "seed", "trials"}
-    if different := {name for t in all_settings for name in shared if t[name] != s[name]}:
+    different = {name for t in all_settings for name in shared if t[name] != s[name]}
+    if len({t["hyperparameters"].get("sliding_factor") for t in all_settings}) > 1:
+        different.add("sliding_factor")  # of the hyperparameters, it alone is no array
+    if different:
         raise RunError(f"runs side by side must have the same {', '.join(sorted(different))}")
     chosen = engine.select(backend_name)
     started = datetime.now(UTC)
@@ -372,8 +373,7 @@ def load(folder):
 class Progress:
     """A line now and then with the share done and the time left.
 
-    Lines go to standard error, or to the file that SDCPD_PROGRESS_LOG names: a notebook's own
-    output is for its reader.
+    Where it goes: see ``backend.say``.
 
     Parameters
     ----------
@@ -410,10 +410,4 @@ class Progress:
         self.last = now
         elapsed, first = now - self.started, self.first or 0
         meter = tqdm.format_meter(self.done, self.total, elapsed, ncols=70, initial=first)
-        line = f"{self.title}: {meter} {note}".rstrip() + "\n"
-        log = os.environ.get("SDCPD_PROGRESS_LOG")
-        if log:
-            with open(log, "a", encoding="utf-8") as file:
-                file.write(line)
-        else:
-            sys.stderr.write(line)
+        backend.say(f"{self.title}: {meter} {note}".rstrip())

@@ -37,7 +37,9 @@ def echo_progress(done):
                 file.seek(position)
                 fresh = file.read()
                 position = file.tell()
-            sys.stderr.writelines(ln for ln in fresh.splitlines(True) if "%|" in ln)
+            sys.stderr.writelines(
+                ln for ln in fresh.splitlines(True) if "%|" in ln or ln.startswith("note: ")
+            )
 
 
 known = papermill.inspect_notebook(snakemake.input.notebook)
