@@ -55,11 +55,11 @@ def _float_of_bits(typing_context, bits):
 
 @njit(inline="always")
 def _exp(x):
-    """exp(x) to 1e-7, written so that the compiler can vectorize it; x is clipped to ±87.
+    """exp(x) to 1e-7, written so that the compiler can vectorize it; inf from 88.4 on.
 
     2^k · polynomial(x − k ln 2), with the coefficients of the Cephes library (Moshier).
     """
-    x = min(max(x, float32(-87)), float32(87))
+    x = min(max(x, float32(-87)), float32(89))
     k = np.floor(x * float32(1.44269504088896341) + float32(0.5))
     r = x - k * float32(0.693359375) + k * float32(2.12194440e-4)  # ln 2 in two parts
     y = float32(1.9875691500e-4)
@@ -184,7 +184,7 @@ def _compare(x, scale, offset, words):
     """Each word, as u in [0, 1), gives way to 1 if it is below σ(scale · x + offset), else to 0."""
     for k in range(x.shape[0]):
         u = float32(int32(words[k] >> uint32(8))) * float32(2.0**-24)
-        # u < 1 / (1 + exp(−a)); u is never 1, so that p = 1 always gives 1.
+        # u < 1 / (1 + exp(−a)). As u < 1, p = 1 always gives 1; p = 0 (exp is inf) always 0.
         words[k] = u + u * _exp(-(scale * x[k] + offset[k])) < float32(1)
 
 

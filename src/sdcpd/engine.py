@@ -207,7 +207,7 @@ class CompiledEngine(Engine):
         new = []
         for arrays in zip(theta, gradient_g, gradient_f, strict=True):
             x, g, f = map(_in_rows, arrays)
-            new.append(np.empty_like(arrays[0]))
+            new.append(np.empty(arrays[0].shape, np.float32))
             self.run(self.kernels.ascend, x, learning_rate, x, g, f, _in_rows(new[-1]))
         return Parameters(*new)
 
@@ -217,8 +217,8 @@ class CompiledEngine(Engine):
         new, averages = [], []
         for arrays in zip(theta, gradient_g, gradient_f, hessian, strict=True):
             x, g, f, H = map(_in_rows, arrays)
-            new.append(np.empty_like(arrays[0]))
-            averages.append(np.empty_like(arrays[0]))
+            new.append(np.empty(arrays[0].shape, np.float32))
+            averages.append(np.empty(arrays[0].shape, np.float32))
             out = _in_rows(new[-1]), _in_rows(averages[-1])
             scale = learning_rate, weight, epsilon
             self.run(self.kernels.ascend_scaled, x, *scale, x, g, f, H, *out)
@@ -299,13 +299,22 @@ class _Layer:
             other.n_changed[:] = 0
 
     def _is_fresh(self, other):
-        """Whether nothing has changed; a product makes it so where that is the faster way."""
-        n_changed = int(other.n_changed.sum())
+        """Whether x knows of all changes; a product makes it so where that is the faster way.
+
+        Decided for each replica by itself, so that its roundings do not depend on the others.
+        """
         self.age += 1
-        if n_changed > self.MANY * other.state.size or self.age > self.FRESH:
+        old = self.age > self.FRESH
+        many = other.n_changed.sum(1) > self.MANY * other.state[0].size
+        if old or many.all():
             np.matmul(other.state, self.W, out=self.x)
-            other.n_changed[:] = self.age = n_changed = 0
-        return n_changed == 0
+            other.n_changed[:] = 0
+            self.age *= not old
+            return True
+        for replica in np.flatnonzero(many):
+            np.matmul(other.state[replica], self.W[replica], out=self.x[replica])
+            other.n_changed[replica] = 0
+        return False
 
 
 # ---------------------------------------------------------------------------- the choice
