@@ -61,7 +61,9 @@ def check_config():
 def announce():
     """What this call will do, in a few lines."""
     why = f" ({WHY_NOT_FASTER})" if WHY_NOT_FASTER else ""
-    print(f"scale {SCALE}, on the {'GPU' if GPU else 'CPU'}, engine {BACKEND}{why}", file=sys.stderr)
+    print(
+        f"scale {SCALE}, on the {'GPU' if GPU else 'CPU'}, engine {BACKEND}{why}", file=sys.stderr
+    )
 
 
 def clear_stale_locks():
