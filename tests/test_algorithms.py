@@ -7,7 +7,7 @@ import pytest
 from conftest import all_states, joint_log_weights, joint_probabilities, random_bits, random_models
 from scipy.special import logsumexp
 
-from sdcpd.algorithms import STEPS, Hyperparameters
+from sdcpd.algorithms import STEPS, Hyperparameters, together
 from sdcpd.backend import Stream, key
 from sdcpd.engine import Engine
 from sdcpd.rbm import Parameters, hessian_diagonal
@@ -370,3 +370,15 @@ def test_cost_in_matrix_products(name, n_gibbs_steps, products):
     Counted.products = 0
     run(name, theta, [v], hyper, keys(1))
     assert Counted.products == products
+
+
+# ------------------------------------------------------------------------- side by side
+
+
+def test_algorithms_side_by_side_need_equal_numbers_of_steps():
+    """CD-3 beside S-DCP(2, 2): their random numbers could not stay in step."""
+    theta = random_models(M, N, seed=1, replicas=2, dtype=np.float32)
+    v, one = random_bits(2, 5, M, seed=2), np.ones(1, np.float32)
+    pair = [Hyperparameters(one, one, one, *steps, 0.01, None) for steps in ((3, 1), (2, 2))]
+    with pytest.raises(ValueError, match="same number of Gibbs steps"):
+        together(["cd", "sdcp"], theta, [{}, {}], v, pair, Stream(keys(2), np))

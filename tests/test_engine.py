@@ -3,6 +3,7 @@
 test_training.py trains, interrupts and resumes with the compiled engine too.
 """
 
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from conftest import random_bits, random_models
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
-from sdcpd import compiled, engine
+from sdcpd import ROOT, compiled, engine
 from sdcpd.algorithms import STEPS, Hyperparameters
 from sdcpd.backend import BackendError, Stream, blas_threads, gpu_problem, key, philox
 from sdcpd.engine import PLAIN, CompiledEngine, Engine, choose, select
@@ -106,6 +107,44 @@ def test_select_gives_the_engine_of_that_name(machine, monkeypatch):
 def test_select_auto_on_this_machine():
     """What is installed here does work."""
     assert select().name == ("numba" if gpu_problem() else choose()[0])
+
+
+ALL_THAT_A_RUN_DOES = """
+import test_runs
+from sdcpd import compiled, runs
+from sdcpd.algorithms import STEPS
+from sdcpd.engine import select
+from sdcpd.sampling import generate
+
+def compiled_for():
+    return {n: len(k.signatures) for n, k in vars(compiled).items() if hasattr(k, "signatures")}
+
+chosen = select("numba")
+before = compiled_for()
+for name in STEPS:
+    for size in (6, 16):
+        settings = test_runs.settings(name, batch_size=size, ais=test_runs.AIS)
+        run = runs.execute(settings, None, "numba")
+generate(run.theta.select([1]), [[0, 1]], 5, 3, engine=chosen)
+assert compiled_for() == before, (before, compiled_for())
+assert before["half_step"] == before["ascend_scaled"] == before["add_log_ratio"] == 1
+"""
+
+
+def test_select_compiles_all_that_a_run_needs():
+    """A kernel compiled in the middle of a run would be timed with it, and not be announced."""
+    command = [sys.executable, "-c", ALL_THAT_A_RUN_DOES]
+    done = subprocess.run(command, cwd=ROOT / "tests", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("limit", "said"), [(-1, True), (1e9, False)])
+def test_compiling_is_announced(limit, said, monkeypatch, capsys):
+    monkeypatch.delenv("SDCPD_PROGRESS_LOG", raising=False)
+    monkeypatch.setattr(engine, "COMPILING", limit)
+    select("numba")
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.startswith("note: compiled the kernels in") == said
 
 
 @pytest.mark.parametrize(

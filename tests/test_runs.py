@@ -462,6 +462,57 @@ def test_sliding_factor_is_each_runs_own():
         assert_equal(run, runs.execute(given, None, "numpy"))
 
 
+def all_algorithms(**changes):
+    """One run of each algorithm, with four Gibbs steps an update, a different number of trials."""
+    runs_of = []
+    for trials, name in enumerate(HYPER, 1):
+        steps = {"n_gibbs_steps": 2, "n_inner_iterations": 2}
+        steps = (
+            steps
+            if name in ("sdcp", "sdcp_d")
+            else {"n_gibbs_steps": 4} | {"n_inner_iterations": 1}
+        )
+        runs_of.append(settings(name, trials=trials, **steps, **changes))
+    return runs_of
+
+
+def test_algorithms_side_by_side_are_those_alone():
+    """Chains of all in the same launches: neither numbers nor memories may mix."""
+    both = all_algorithms(epochs=3)
+    for run, given in zip(together(both), both, strict=True):
+        assert_equal(run, runs.execute(given, None, "numpy"))
+
+
+def test_algorithms_side_by_side_go_on_after_an_interruption(tmp_path, monkeypatch):
+    """Every block's memory is in the checkpoint."""
+    both = all_algorithms(epochs=6)
+    undisturbed = together(both)
+    once(monkeypatch, runs.Progress, "update", lambda self, done: done == 5)
+    folders = [tmp_path / str(number) for number in range(5)]
+    with pytest.raises(Interruption):
+        together(both, *folders)
+    resumed = together(both, *folders)
+    assert resumed[0].wall["resumed_at_update"] > 0
+    for one, two in zip(resumed, undisturbed, strict=True):
+        assert_equal(one, two)
+
+
+@pytest.mark.parametrize("which", [0, 1, 4])
+def test_a_diverged_algorithm_disturbs_no_other(which):
+    """A block that loses some or all of its replicas, first, in the middle or last."""
+    both = all_algorithms(epochs=6)
+    alone = [runs.execute(given, None, "numpy") for given in both]
+    huge = both[which]["hyperparameters"] | {"learning_rate": 1e38}
+    both[which] |= {"hyperparameters": huge}
+    with np.errstate(all="ignore"):
+        found = together(both)
+    for number, (run, expected) in enumerate(zip(found, alone, strict=True)):
+        if number == which:
+            assert (run.curve.status[run.curve["update"] > 0] == "diverged").all()
+        else:
+            assert_equal(run, expected)
+
+
 def test_more_replicas_than_memory_holds(request):
     """Some after others, a boundary in the middle of a run: the same numbers."""
     whole = [*together(several()), execute("pcd", trials=5)]
@@ -512,7 +563,8 @@ def test_runs_of_other_settings_are_not_mixed(changes, tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     with pytest.raises(runs.RunError) as error:
         together([settings(), settings(**changes)], *folders)
-    assert str(error.value) == f"runs side by side must have the same {next(iter(changes))}"
+    what = next(iter(changes)).replace("steps", "steps × n_inner_iterations")
+    assert str(error.value) == f"runs side by side must have the same {what}"
     assert not any(tmp_path.iterdir())
 
 

@@ -10,7 +10,7 @@ from conftest import random_bits, random_models
 from emulator import EmulatedDevice, compile_kernels
 
 from sdcpd import ROOT, backend, runs, split
-from sdcpd.algorithms import STEPS, Hyperparameters
+from sdcpd.algorithms import STEPS, Hyperparameters, together
 from sdcpd.backend import Stream, key, to_host
 from sdcpd.data import bars_and_stripes
 from sdcpd.engine import PLAIN
@@ -166,6 +166,35 @@ def test_algorithms_as_with_numpy(engine, name):
     assert ours[1].keys() == plain[1].keys() and numbers.position == plain_numbers.position
     halves = to_host(engine.prepare(ours[0]).halves)  # made in the same pass as the update
     np.testing.assert_array_equal(to_host(ours[0].halves), halves)
+
+
+def test_algorithms_side_by_side_as_with_numpy(engine):
+    """All five, a replica each but for the first, their chains in the same launches."""
+    counts, keys = (2, 1, 1, 1, 1), [key("beside", replica) for replica in range(6)]
+    theta = model(replicas=6)
+    joint, numbers = (on(engine, theta), [{} for _ in STEPS]), Stream(keys, engine.xp)
+    blocks = [slice(sum(counts[:i]), sum(counts[: i + 1])) for i in range(5)]
+    single = [(theta.select(block), {}) for block in blocks]
+    streams = [Stream(keys[block], np) for block in blocks]
+
+    def hyper(name, count, xp):
+        inner = name in ("sdcp", "sdcp_d")
+        one = xp.full(count, 0.1, xp.float32)
+        mean = xp.full(M, 0.4, xp.float32)
+        return Hyperparameters(one, one, 0 * one, 2 if inner else 4, 2, 0.01, mean)
+
+    hypers = [hyper(*pair, engine.xp) for pair in zip(STEPS, counts, strict=True)]
+    for update in range(3):
+        v, both = bits(engine, 6, B, M, seed=20 + update)
+        joint = together(list(STEPS), *joint, both, hypers, numbers, engine)
+        for i, (name, block) in enumerate(zip(STEPS, blocks, strict=True)):
+            settings = hyper(name, counts[i], np)
+            single[i] = STEPS[name](*single[i], v[block], settings, streams[i])
+    for block, (expected, memory), found in zip(blocks, single, joint[1], strict=True):
+        for ours, plain in zip(joint[0].select(block), expected, strict=False):
+            np.testing.assert_allclose(to_host(ours), plain, atol=2e-5)
+        assert found.keys() == memory.keys()
+    assert numbers.position == streams[0].position
 
 
 def test_ascent_leaves_its_inputs(engine):

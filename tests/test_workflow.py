@@ -308,8 +308,6 @@ def test_killed_training_goes_on_with_the_same_result(tmp_path):
     resumed = runs.load(fresh / CD)
     assert 0 < resumed.wall["resumed_at_update"] < 8000
     undisturbed = tmp_path / "undisturbed"
-    runs.execute(
-        json.loads((fresh / CD / "run.json").read_text())["settings"], undisturbed, "auto"
-    )
+    runs.execute(json.loads((fresh / CD / "run.json").read_text())["settings"], undisturbed, "auto")
     for part in ("curve.csv", "models.npz"):
         assert (fresh / CD / part).read_bytes() == (undisturbed / part).read_bytes(), part

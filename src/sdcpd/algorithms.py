@@ -9,6 +9,10 @@ Hyperparameters, ``stream`` the random numbers, and ``engine`` computes (engine.
 of its operations means). ``memory`` holds what an algorithm keeps from one mini-batch to the
 next: named arrays with a leading replica axis, empty before the first.
 
+Each is written as a generator: where the pseudo-code runs Gibbs chains, it yields the model, the
+states to start from, the number of steps and, where it has it, p(h | v); and gets the states ṽ in
+the end and p(h | ṽ). So the chains of several algorithms can run side by side: ``together``.
+
     name      algorithm                        memory
     cd        contrastive divergence CD-K      nothing
     pcd       persistent CD-K                  the chains
@@ -17,7 +21,11 @@ next: named arrays with a leading replica axis, empty before the first.
     sdcp_d    S-DCP-D                          the averaged diagonal of the Hessian
 """
 
+from functools import wraps
+from itertools import accumulate, pairwise
 from typing import NamedTuple
+
+import numpy as np
 
 from .backend import array_module
 from .engine import PLAIN
@@ -46,27 +54,48 @@ class Hyperparameters(NamedTuple):
         )
 
 
-def cd(theta, memory, v, hyper, stream, engine=PLAIN):
+def _algorithm(generator):
+    """The step of an algorithm that yields its chains: a function that runs them as they come."""
+
+    @wraps(generator)
+    def step(theta, memory, v, hyper, stream, engine=PLAIN):
+        work = generator(theta, memory, v, hyper, engine)
+        try:
+            models, states, n_steps, p = next(work)
+            while True:
+                ends = engine.gibbs(models, states, n_steps, stream, p)
+                models, states, n_steps, p = work.send(ends)
+        except StopIteration as end:
+            return end.value
+
+    step.generator = generator
+    return step
+
+
+@_algorithm
+def cd(theta, memory, v, hyper, engine):
     """Contrastive divergence: K Gibbs steps from the data, then θ ← θ + η(∇g − f̂′)."""
     p = engine.hidden_probability(theta, v)
-    v_model, p_model = engine.gibbs(theta, v, hyper.n_gibbs_steps, stream, p)
+    v_model, p_model = yield theta, v, hyper.n_gibbs_steps, p
     gradient_g = engine.statistics(theta, v, p)
     gradient_f = engine.statistics(theta, v_model, p_model)
     return engine.ascend(theta, hyper.learning_rate, gradient_g, gradient_f), memory
 
 
-def pcd(theta, memory, v, hyper, stream, engine=PLAIN):
+@_algorithm
+def pcd(theta, memory, v, hyper, engine):
     """Persistent CD: as CD, but the chains go on from where the last mini-batch left them.
 
     There are as many chains as images in the first mini-batch, where they start.
     """
-    chain, p_model = engine.gibbs(theta, memory.get("chain", v), hyper.n_gibbs_steps, stream)
+    chain, p_model = yield theta, memory.get("chain", v), hyper.n_gibbs_steps, None
     gradient_g = engine.statistics(theta, v, engine.hidden_probability(theta, v))
     gradient_f = engine.statistics(theta, chain, p_model)
     return engine.ascend(theta, hyper.learning_rate, gradient_g, gradient_f), {"chain": chain}
 
 
-def cg(theta, memory, v, hyper, stream, engine=PLAIN):
+@_algorithm
+def cg(theta, memory, v, hyper, engine):
     """Centered gradient, Algorithm 1 (dd_s^b) of Melchior et al. (JMLR 17:99), samples from CD-K.
 
     The offsets slide before the gradient is taken: μ ← (1−ν)μ + ν⟨v⟩, λ ← (1−ν)λ + ν⟨p(h|v)⟩.
@@ -75,7 +104,7 @@ def cg(theta, memory, v, hyper, stream, engine=PLAIN):
         dW = ∇W − λ ∇bᵀ − ∇c μᵀ,   db = ∇b − dWᵀλ,   dc = ∇c − dW μ.
     """
     p = engine.hidden_probability(theta, v)
-    v_model, p_model = engine.gibbs(theta, v, hyper.n_gibbs_steps, stream, p)
+    v_model, p_model = yield theta, v, hyper.n_gibbs_steps, p
     gradient_g = engine.statistics(theta, v, p)
     gradient_f = engine.statistics(theta, v_model, p_model)
 
@@ -97,7 +126,8 @@ def cg(theta, memory, v, hyper, stream, engine=PLAIN):
     return theta, {"mu": mu, "lam": lam}
 
 
-def sdcp(theta, memory, v, hyper, stream, engine=PLAIN):
+@_algorithm
+def sdcp(theta, memory, v, hyper, engine):
     """S-DCP: ∇g once, at θ^(t); then d steps of gradient descent on the convex f(θ̃) − θ̃ᵀ∇g.
 
     The chain of each inner step starts where that of the last one ended; the first at the data.
@@ -106,14 +136,15 @@ def sdcp(theta, memory, v, hyper, stream, engine=PLAIN):
     gradient_g = engine.statistics(theta, v, p)
     v_model = v
     for _ in range(hyper.n_inner_iterations):
-        v_model, p_model = engine.gibbs(theta, v_model, hyper.n_gibbs_steps, stream, p)
+        v_model, p_model = yield theta, v_model, hyper.n_gibbs_steps, p
         gradient_f = engine.statistics(theta, v_model, p_model)
         theta = engine.ascend(theta, hyper.learning_rate, gradient_g, gradient_f)
         p = None  # θ̃ has changed: p(h | ṽ) must be computed again
     return theta, memory
 
 
-def sdcp_d(theta, memory, v, hyper, stream, engine=PLAIN):
+@_algorithm
+def sdcp_d(theta, memory, v, hyper, engine):
     """S-DCP-D: S-DCP with each parameter's step divided by its diagonal Hessian element plus ε.
 
     The Hessian of f is the covariance of ∇E, and its diagonal G(1 − G) with G = E[−∇E], which is
@@ -126,7 +157,7 @@ def sdcp_d(theta, memory, v, hyper, stream, engine=PLAIN):
     eta, epsilon, lam = hyper.learning_rate, hyper.epsilon, hyper.lambda_hessian
     v_model = v
     for _ in range(hyper.n_inner_iterations):
-        v_model, p_model = engine.gibbs(theta, v_model, hyper.n_gibbs_steps, stream, p)
+        v_model, p_model = yield theta, v_model, hyper.n_gibbs_steps, p
         gradient_f = engine.statistics(theta, v_model, p_model)
         theta, hessian = engine.ascend_scaled(
             theta, eta, gradient_g, gradient_f, hessian, lam, epsilon
@@ -136,3 +167,72 @@ def sdcp_d(theta, memory, v, hyper, stream, engine=PLAIN):
 
 
 STEPS = {"cd": cd, "pcd": pcd, "cg": cg, "sdcp": sdcp, "sdcp_d": sdcp_d}
+
+
+def together(names, theta, memories, v, hypers, stream, engine=PLAIN):
+    """One update of several algorithms, each a block of the replicas, their chains side by side.
+
+    As each ``STEPS[name]`` alone, with the same random numbers, but that a GPU draws the chains of
+    all in the same launches. All need the same number of Gibbs steps in all, d K′ = K.
+
+    Parameters
+    ----------
+    names : list of str
+    theta, v
+        Of all replicas, block after block.
+    memories : list of dict
+    hypers : list of Hyperparameters
+        Their arrays say how many replicas a block has.
+
+    Returns
+    -------
+    theta, list of dict
+
+    Raises
+    ------
+    ValueError
+        If the numbers of Gibbs steps differ.
+    """
+    ends = list(accumulate(len(hyper.learning_rate) for hyper in hypers))
+    blocks = [slice(*pair) for pair in pairwise([0, *ends])]
+    works = [
+        STEPS[name].generator(theta.select(block), memory, v[block], hyper, engine)
+        for name, block, memory, hyper in zip(names, blocks, memories, hypers, strict=True)
+    ]
+    chains, finished = [list(next(work)[:3]) for work in works], {}
+    while not finished:
+        n_steps = min(left for _, _, left in chains)
+        _run_chains(chains, blocks, n_steps, stream, engine)
+        for number, (work, (models, states, left)) in enumerate(zip(works, chains, strict=True)):
+            if left == 0:
+                try:
+                    ends = states, engine.hidden_probability(models, states)
+                    chains[number] = list(work.send(ends)[:3])
+                except StopIteration as end:
+                    finished[number] = end.value
+    if len(finished) < len(works):
+        raise ValueError("algorithms side by side need the same number of Gibbs steps in all")
+    thetas, memories = zip(*(finished[number] for number in range(len(works))), strict=True)
+    return engine.join(thetas), list(memories)
+
+
+def _run_chains(chains, blocks, n_steps, stream, engine):
+    """Move the chains [models, states, steps left] of all blocks on by ``n_steps``."""
+    position = stream.position
+    # Persistent chains are as many as the first mini-batch had rows; the last may have fewer.
+    for n_rows in sorted({states.shape[1] for _, states, _ in chains}):
+        members = [n for n, (_, states, _) in enumerate(chains) if states.shape[1] == n_rows]
+        numbers = stream
+        if len(members) < len(chains):
+            numbers = stream.select(np.r_[tuple(blocks[n] for n in members)])
+        numbers.position = position
+        models = engine.join([chains[n][0] for n in members])
+        states = engine.xp.concatenate([chains[n][1] for n in members])
+        chain, first = engine.chain(models, states, numbers), 0
+        for _ in range(n_steps):
+            chain.step()
+        for n in members:
+            count = blocks[n].stop - blocks[n].start
+            chains[n][1:] = chain.v[first : first + count], chains[n][2] - n_steps
+            first += count
+    stream.position = position + 2 * n_steps

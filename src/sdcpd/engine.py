@@ -40,6 +40,11 @@ class Engine:
         """``theta`` in the engine's own form; it still has W, b and c."""
         return theta
 
+    def join(self, thetas):
+        """Models one after the other along the replica axis."""
+        parts = zip(*thetas, strict=True)
+        return type(thetas[0])(*(self.xp.concatenate(arrays) for arrays in parts))
+
     def states(self, images):
         """Rows of {0, 1} (R, B, m) in the engine's own form."""
         return images.astype(self.xp.float32)

@@ -15,6 +15,7 @@ import json
 import subprocess
 import time
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import BadZipFile
@@ -112,10 +113,10 @@ def execute(settings, folder=None, backend_name="auto", data_folder=ROOT / "data
 
 
 def execute_together(all_settings, folders, backend_name="auto", data_folder=ROOT / "data"):
-    """Several runs that differ in hyperparameters, seed and trials only, side by side.
+    """Several runs side by side, as ``execute`` would make them one after the other.
 
-    As ``execute`` would make them one after the other, but faster on a GPU. As many replicas as
-    its memory holds are trained at once, the others after them.
+    They may differ in algorithm, hyperparameters, seed and trials. On a GPU this is faster, as
+    their Gibbs chains share launches; as many replicas as its memory holds are trained at once.
 
     Parameters
     ----------
@@ -129,10 +130,10 @@ def execute_together(all_settings, folders, backend_name="auto", data_folder=ROO
     for settings in all_settings:
         check_settings(settings)
     s = all_settings[0]
-    shared = {*SETTINGS} - {"hyperparameters", "seed", "trials"}
-    different = {name for t in all_settings for name in shared if t[name] != s[name]}
-    if len({t["hyperparameters"].get("sliding_factor") for t in all_settings}) > 1:
-        different.add("sliding_factor")  # of the hyperparameters, it alone is no array
+    own = {"algorithm", "n_gibbs_steps", "n_inner_iterations", "hyperparameters", "seed", "trials"}
+    different = {n for t in all_settings for n in {*SETTINGS} - own if t[n] != s[n]}
+    if len({t["n_gibbs_steps"] * t["n_inner_iterations"] for t in all_settings}) > 1:
+        different.add("n_gibbs_steps × n_inner_iterations")
     if different:
         raise RunError(f"runs side by side must have the same {', '.join(sorted(different))}")
     chosen = engine.select(backend_name)
@@ -142,9 +143,8 @@ def execute_together(all_settings, folders, backend_name="auto", data_folder=ROO
     size = _side_by_side(chosen, s, dataset, len(replicas))
     groups = [replicas[first : first + size] for first in range(0, len(replicas), size)]
     points = evaluation_updates(s, len(dataset.train))
-    progress = Progress(
-        f"{s['dataset']} {s['algorithm']} {s['n_hidden']}h", points[-1] * len(groups)
-    )
+    names = "+".join(dict.fromkeys(t["algorithm"] for t in all_settings))
+    progress = Progress(f"{s['dataset']} {names} {s['n_hidden']}h", points[-1] * len(groups))
     checkpoints = [None] * len(groups)
     if folders[0]:
         checkpoints = [Path(folders[0]) / f"checkpoint-{i}.npz" for i in range(len(groups))]
@@ -204,26 +204,28 @@ def _train(replicas, dataset, points, chosen, checkpoint, progress, done_before)
         settings, trial = replicas[replica]
         return backend.key(settings["seed"], "ais", *of_chains(settings), trial, update)
 
-    def each(name):
-        values = [t["hyperparameters"].get(name, 0) for t, _ in replicas]
-        return xp.asarray(values, xp.float32)
+    def hyperparameters(algorithm, n_gibbs_steps, n_inner_iterations, sliding_factor, block):
+        def each(name):
+            return xp.asarray([t["hyperparameters"].get(name, 0) for t, _ in block], xp.float32)
 
-    hyper = Hyperparameters(
-        learning_rate=each("learning_rate"),
-        epsilon=each("epsilon"),
-        lambda_hessian=each("lambda_hessian"),
-        n_gibbs_steps=s["n_gibbs_steps"],
-        n_inner_iterations=s["n_inner_iterations"],
-        sliding_factor=s["hyperparameters"].get("sliding_factor", 0),
-        train_mean=xp.asarray(train_mean, xp.float32),
-    )
+        arrays = each("learning_rate"), each("epsilon"), each("lambda_hessian")
+        mean = xp.asarray(train_mean, xp.float32)
+        return Hyperparameters(*arrays, n_gibbs_steps, n_inner_iterations, sliding_factor, mean)
+
+    def kind(replica):
+        settings, _ = replica
+        names = "algorithm", "n_gibbs_steps", "n_inner_iterations"
+        factor = settings["hyperparameters"].get("sliding_factor", 0)
+        return *(settings[name] for name in names), factor
+
+    blocks = [(*what, list(block)) for what, block in groupby(replicas, kind)]
     # The same initial model and order of the images for every algorithm of a trial.
     initial = keys("init", s["dataset"], s["n_hidden"])
     chain_keys = [backend.key(t["seed"], "chain", *of_chains(t), trial) for t, trial in replicas]
     return train(
-        s["algorithm"],
+        [algorithm for algorithm, *_ in blocks],
         initialize(train_mean, s["n_hidden"], initial, xp),
-        hyper,
+        [hyperparameters(*block) for block in blocks],
         images,
         s["batch_size"],
         points,

@@ -11,7 +11,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from .algorithms import STEPS
+from .algorithms import STEPS, together
 from .backend import Stream, synchronize, to_host
 from .data import whole_file
 from .engine import PLAIN
@@ -56,11 +56,12 @@ def train(
 
     Parameters
     ----------
-    algorithm : str
-        Name of the step in ``algorithms.STEPS``.
+    algorithm : str or list of str
+        Name of the step in ``algorithms.STEPS``; or of several, each for a block of the replicas,
+        which are then trained by ``algorithms.together``.
     theta : Parameters
         Initial models of the R replicas.
-    hyper : algorithms.Hyperparameters
+    hyper : algorithms.Hyperparameters, or a list of them, one a block
     images : array of uint8, shape (N, m)
         Training images, on the device of ``theta``.
     batch_size : int
@@ -94,9 +95,13 @@ def train(
     updates and comes back.) It is marked and stopped; the others go on as if it were not there.
     """
     xp = engine.xp
-    step = STEPS[algorithm]
-    theta = engine.prepare(theta)
-    state = _State(theta, {}, Stream(chain_keys, xp), 0, np.arange(len(theta.W)), [], 0.0, 0.0)
+    names = [algorithm] if isinstance(algorithm, str) else list(algorithm)
+    hypers = [hyper] if isinstance(algorithm, str) else list(hyper)
+    theta, memories = engine.prepare(theta), [{} for _ in names]
+    everyone, stream = np.arange(len(theta.W)), Stream(chain_keys, xp)
+    ends = np.cumsum([len(h.learning_rate) for h in hypers])
+    block_of = np.searchsorted(ends, everyone, side="right")  # replica -> block
+    state = _State(theta, memories, stream, 0, everyone, [], 0.0, 0.0)
     if checkpoint:
         state = _resume(checkpoint, fingerprint, state, engine)
     resumed_at = state.update
@@ -106,20 +111,13 @@ def train(
     for target in sorted(set(evaluation_updates)):
         if any(point["update"] >= target for point in state.curve):
             continue  # done before the interruption
-        hyper_active = hyper.select(_index(state.active, xp))
+        active = [
+            hyper.select(_index(state.active[block_of[state.active] == number] - start, xp))
+            for number, (hyper, start) in enumerate(zip(hypers, [0, *ends], strict=False))
+        ]
         clock = saved = time.monotonic()
         while state.update < target and len(state.active):
-            common = hyper_active, state.stream
-            if per_epoch == 1 and engine.is_small(state.theta, images):
-                done = min(target - state.update, AT_ONCE)
-                theta, memory = engine.many_steps(
-                    algorithm, state.theta, state.memory, images, *common, done
-                )
-            else:
-                done = 1
-                v = engine.states(orders.batch(state, batch_size))
-                theta, memory = step(state.theta, state.memory, v, *common, engine)
-            state = state._replace(theta=theta, memory=memory, update=state.update + done)
+            state = _advance(state, names, active, orders, batch_size, target, engine)
             report(state.update)
             if checkpoint and time.monotonic() - saved > CHECKPOINT_SECONDS:
                 now = time.monotonic()
@@ -128,7 +126,7 @@ def train(
                 saved = time.monotonic()
         synchronize(xp)
         trained = time.monotonic()
-        state = _evaluate(state, target, target / per_epoch, evaluate, xp)
+        state = _evaluate(state, target, target / per_epoch, evaluate, block_of, xp)
         state = state._replace(
             seconds=state.seconds + trained - clock,
             evaluation_seconds=state.evaluation_seconds + time.monotonic() - trained,
@@ -148,13 +146,51 @@ class _State(NamedTuple):
     """Where training stands: all that a checkpoint stores."""
 
     theta: Parameters  # of the active replicas
-    memory: dict  # of the algorithm, active replicas
+    memories: list  # of the algorithm of each block, active replicas
     stream: Stream  # active replicas
     update: int
     active: np.ndarray  # numbers of the replicas that have not diverged
     curve: list
     seconds: float
     evaluation_seconds: float
+
+
+def _advance(state, names, hypers, orders, batch_size, target, engine):
+    """The state after one update, or after several where the engine makes them by itself."""
+    v, common, done = None, (state.stream, engine), 1
+    blocks = [(n, name, h) for n, (name, h) in enumerate(zip(names, hypers, strict=True))]
+    blocks = [block for block in blocks if len(block[2].learning_rate)]  # some may have diverged
+    numbers, names, hypers = map(list, zip(*blocks, strict=True))
+    memories = list(state.memories)
+    if len(orders.images) <= batch_size and engine.is_small(state.theta, orders.images):
+        done, thetas, first, position = min(target - state.update, AT_ONCE), [], 0, 0
+        for number, name, hyper in blocks:
+            block = slice(first, first := first + len(hyper.learning_rate))
+            stream = state.stream.select(block)
+            theta, memories[number] = engine.many_steps(
+                name,
+                state.theta.select(block),
+                memories[number],
+                orders.images,
+                hyper,
+                stream,
+                done,
+            )
+            thetas.append(theta)
+            position = stream.position
+        state.stream.position = position
+        theta = engine.join(thetas)
+    else:
+        v = engine.states(orders.batch(state, batch_size))
+        if len(blocks) == 1:
+            own = memories[numbers[0]]
+            theta, memories[numbers[0]] = STEPS[names[0]](state.theta, own, v, *hypers, *common)
+        else:
+            own = [memories[number] for number in numbers]
+            theta, own = together(names, state.theta, own, v, hypers, *common)
+            for number, memory in zip(numbers, own, strict=True):
+                memories[number] = memory
+    return state._replace(theta=theta, memories=memories, update=state.update + done)
 
 
 class _Orders:
@@ -179,7 +215,7 @@ class _Orders:
         return self.held[2]
 
 
-def _evaluate(state, update, epoch, evaluate, xp):
+def _evaluate(state, update, epoch, evaluate, block_of, xp):
     """Add a point of the curve; mark and drop the replicas that have diverged."""
     if not len(state.active):
         return state
@@ -200,10 +236,13 @@ def _evaluate(state, update, epoch, evaluate, xp):
     if all(alive):
         return state
     rows = np.flatnonzero(alive)
-    on_device = _index(rows, xp)
+    memories = []
+    for number, memory in enumerate(state.memories):
+        own = _index(np.flatnonzero(np.array(alive)[block_of[state.active] == number]), xp)
+        memories.append({name: array[own] for name, array in memory.items()})
     return state._replace(
-        theta=state.theta.select(on_device),
-        memory={name: array[on_device] for name, array in state.memory.items()},
+        theta=state.theta.select(_index(rows, xp)),
+        memories=memories,
         stream=state.stream.select(rows),
         active=state.active[rows],
     )
@@ -222,7 +261,8 @@ def _save(path, fingerprint, state):
     path.parent.mkdir(parents=True, exist_ok=True)
     names = dict.fromkeys(name for point in state.curve for name in point if name != "status")
     arrays = {f"theta_{name}": to_host(getattr(state.theta, name)) for name in "Wbc"}
-    arrays |= {f"memory_{name}": to_host(array) for name, array in state.memory.items()}
+    for number, memory in enumerate(state.memories):
+        arrays |= {f"memory{number}_{name}": to_host(array) for name, array in memory.items()}
     arrays |= {f"curve_{n}": [point.get(n, np.nan) for point in state.curve] for n in names}
     arrays["curve_status"] = np.array([point["status"] for point in state.curve], dtype="U8")
     with whole_file(path, "wb") as file:
@@ -250,14 +290,18 @@ def _resume(path, fingerprint, state, engine):
     if str(stored["fingerprint"]) != fingerprint:
         return state
     curve = {k.removeprefix("curve_"): v for k, v in stored.items() if k.startswith("curve_")}
-    memory = {k.removeprefix("memory_"): v for k, v in stored.items() if k.startswith("memory_")}
+    memories = [{} for _ in state.memories]
+    for name, array in stored.items():
+        if name.startswith("memory"):
+            number, _, what = name.removeprefix("memory").partition("_")
+            memories[int(number)][what] = engine.xp.asarray(array)
     rows = zip(*(array.tolist() for array in curve.values()), strict=True)
     points = [dict(zip(curve, row, strict=True)) for row in rows]
     active, xp = stored["active"], engine.xp
     stream = Stream(state.stream.keys[active], xp, int(stored["position"]))
     return _State(
         theta=engine.prepare(Parameters(*(xp.asarray(stored[f"theta_{n}"]) for n in "Wbc"))),
-        memory={name: xp.asarray(array) for name, array in memory.items()},
+        memories=memories,
         stream=stream,
         update=int(stored["update"]),
         active=active,
