@@ -114,7 +114,10 @@ def take_turns(tasks, xp=np, at_least=0.2, repetitions=5, budget=60.0):
 
     The tasks take turns, so that a machine that gets slower does so for all of them. A repetition
     calls a task as often as it takes for ``at_least`` seconds; all end after ``budget`` seconds.
+    With ``repetitions`` = 0 each task is called once, and not warmed up.
     """
+    if not repetitions:
+        return {name: [seconds(task, xp)] for name, task in tasks.items()}
     end = time.perf_counter() + budget
     calls = {}
     for name, task in tasks.items():
@@ -215,7 +218,7 @@ class Record:
         path = self.options.folder / f"{self.name}-{device}-{self.about['date']}"
         path.parent.mkdir(parents=True, exist_ok=True)
         about = {"about": self.about, "columns": self.columns, "rows": self.rows}
-        raw = json.dumps(about | {"seconds": self.times}, indent=1, default=float)
+        raw = json.dumps(about | {"seconds": self.times}, indent=1, default=_plain)
         path.with_suffix(".json").write_text(raw + "\n", encoding="utf-8")
         lines = [f"{self.title}\n", f"{self.where()}; took {self.about['seconds']} s\n"]
         lines += [
@@ -235,6 +238,11 @@ class Record:
             axes.set_title(f"{self.title}\n{self.where()}", fontsize=6, loc="left", wrap=True)
             figure.savefig(path.with_suffix(".png"), dpi=120)
             plt.close(figure)
+
+
+def _plain(value):
+    """NumPy's numbers and arrays, for JSON."""
+    return np.asarray(value).tolist()
 
 
 def _text(value):
