@@ -311,3 +311,10 @@ def test_killed_training_goes_on_with_the_same_result(tmp_path):
     runs.execute(json.loads((fresh / CD / "run.json").read_text())["settings"], undisturbed, "auto")
     for part in ("curve.csv", "models.npz"):
         assert (fresh / CD / part).read_bytes() == (undisturbed / part).read_bytes(), part
+
+
+def test_readme_performance_is_that_of_the_records():
+    """No number in it was typed in; without a GPU record it says so."""
+    subprocess.run([sys.executable, "benchmarks/readme.py", "--check"], cwd=ROOT, check=True)
+    if not list((ROOT / "benchmarks/records").glob("updates-gpu-*")):
+        assert "**One GPU**: not measured yet" in (ROOT / "README.md").read_text()
