@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import sys
+import textwrap
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -228,16 +229,23 @@ class Record:
         lines += [f"| {' | '.join(_text(v) for v in row)} |" for row in self.rows]
         path.with_suffix(".md").write_text("\n".join(lines) + "\n", encoding="utf-8")
         if draw:
-            import matplotlib
+            picture(path, f"{self.title}\n{self.where()}", draw, self.rows)
 
-            matplotlib.use("Agg")
-            import matplotlib.pyplot as plt
 
-            figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-            draw(axes, self.rows)
-            axes.set_title(f"{self.title}\n{self.where()}", fontsize=6, loc="left", wrap=True)
-            figure.savefig(path.with_suffix(".png"), dpi=120)
-            plt.close(figure)
+def picture(path, title, draw, rows):
+    """What ``draw(axes, rows)`` draws, as a PNG beside the record."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
+    draw(axes, rows)
+    figure.suptitle(
+        textwrap.fill(title, 130, replace_whitespace=False), fontsize=7, x=0.01, ha="left"
+    )
+    figure.savefig(path.with_suffix(".png"), dpi=120)
+    plt.close(figure)
 
 
 def _plain(value):

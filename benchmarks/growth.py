@@ -50,9 +50,9 @@ def main():
 
 
 def draw(axes, rows):
-    for what in SIZES:
+    for what, marker in zip(SIZES, "osD^", strict=True):
         points = [(value, ratio) for name, value, _, ratio in rows if name == what]
-        axes.plot(*zip(*points, strict=True), "o-", label=what)
+        axes.plot(*zip(*points, strict=True), marker + "-", label=what)
     axes.set(
         xscale="log", yscale="log", xlabel="value", ylabel="time per unit of work (usual size = 1)"
     )

@@ -165,9 +165,9 @@ def _add(record, what, times, ours, versions, scale):
 def draw(axes, rows):
     names = [f"{what}: {name}" for what, name, *_ in rows]
     bars = axes.barh(names, [row[3] for row in rows], color="0.6")
-    axes.bar_label(bars, [f" {row[3]:.3g} × ({row[2]:.3g} ms)" for row in rows], fontsize=7)
+    axes.bar_label(bars, [f" {row[3]:.3g} × ({row[2]:,.0f} ms)" for row in rows], fontsize=7)
     axes.invert_yaxis()
-    axes.set(xscale="log", xlabel="times as long as this project with one model")
+    axes.set(xlabel="times as long as this project with one model")
     axes.margins(x=0.2)
 
 

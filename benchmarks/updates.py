@@ -65,16 +65,25 @@ def main():
 
 
 def draw(axes, rows):
-    for name in LABELS.values():
-        for model, style in (("trained", "o-"), ("at the start", "o:")):
-            points = [(r[2], r[3]) for r in rows if r[:2] == (name, model)]
+    from sdcpd.plots import STYLES
+
+    for algorithm, (color, marker) in STYLES.items():
+        own = [row for row in rows if row[0] == LABELS[algorithm]]
+        for model, line in (("trained", "-"), ("at the start", ":")):
+            points = [(row[2], row[3] / 1000) for row in own if row[1] == model]
             if points:
-                (line,) = axes.plot(*zip(*points, strict=True), style, label=f"{name}, {model}")
-                limit = next(r[4] for r in rows if r[:2] == (name, model))
-                axes.axhline(limit, color=line.get_color(), lw=0.5)
-    axes.set(xscale="log", yscale="log", xlabel="replicas side by side",
-             ylabel="µs per update and replica (thin: limit)")  # fmt: skip
-    axes.legend(fontsize=7)
+                style = {"color": color, "marker": marker, "linestyle": line}
+                axes.plot(
+                    *zip(*points, strict=True), **style, label=f"{LABELS[algorithm]}, {model}"
+                )
+    for products, limit in sorted({(PRODUCTS[a], row[4] / 1000) for a in STYLES
+                                   for row in rows if row[0] == LABELS[a]}):  # fmt: skip
+        axes.axhline(limit, color="0.5", lw=0.8)
+        axes.text(2.2, limit, f"limit: {products} products", fontsize=7, color="0.4", va="bottom")
+    axes.set(xscale="log", ylim=(0, None), xlabel="models side by side",
+             ylabel="ms per update and model")  # fmt: skip
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
 if __name__ == "__main__":
