@@ -157,40 +157,36 @@ class _State(NamedTuple):
 
 def _advance(state, names, hypers, orders, batch_size, target, engine):
     """The state after one update, or after several where the engine makes them by itself."""
-    v, common, done = None, (state.stream, engine), 1
-    blocks = [(n, name, h) for n, (name, h) in enumerate(zip(names, hypers, strict=True))]
-    blocks = [block for block in blocks if len(block[2].learning_rate)]  # some may have diverged
-    numbers, names, hypers = map(list, zip(*blocks, strict=True))
-    memories = list(state.memories)
+    memories, done = list(state.memories), 1
+    living = [n for n, hyper in enumerate(hypers) if len(hyper.learning_rate)]
+    names, hypers = [names[n] for n in living], [hypers[n] for n in living]
+    own = [memories[n] for n in living]
     if len(orders.images) <= batch_size and engine.is_small(state.theta, orders.images):
-        done, thetas, first, position = min(target - state.update, AT_ONCE), [], 0, 0
-        for number, name, hyper in blocks:
-            block = slice(first, first := first + len(hyper.learning_rate))
-            stream = state.stream.select(block)
-            theta, memories[number] = engine.many_steps(
-                name,
-                state.theta.select(block),
-                memories[number],
-                orders.images,
-                hyper,
-                stream,
-                done,
-            )
-            thetas.append(theta)
-            position = stream.position
-        state.stream.position = position
+        done = min(target - state.update, AT_ONCE)
+        thetas, own = _many_steps(state, names, hypers, own, orders.images, done, engine)
         theta = engine.join(thetas)
     else:
         v = engine.states(orders.batch(state, batch_size))
-        if len(blocks) == 1:
-            own = memories[numbers[0]]
-            theta, memories[numbers[0]] = STEPS[names[0]](state.theta, own, v, *hypers, *common)
+        if len(living) == 1:
+            step = STEPS[names[0]]
+            theta, memory = step(state.theta, own[0], v, hypers[0], state.stream, engine)
+            own = [memory]
         else:
-            own = [memories[number] for number in numbers]
-            theta, own = together(names, state.theta, own, v, hypers, *common)
-            for number, memory in zip(numbers, own, strict=True):
-                memories[number] = memory
+            theta, own = together(names, state.theta, own, v, hypers, state.stream, engine)
+    for n, memory in zip(living, own, strict=True):
+        memories[n] = memory
     return state._replace(theta=theta, memories=memories, update=state.update + done)
+
+
+def _many_steps(state, names, hypers, memories, images, n_updates, engine):
+    """``n_updates`` full-batch updates of each block, each in one go: models and memories."""
+    found, first = [], 0
+    for name, hyper, memory in zip(names, hypers, memories, strict=True):
+        block = slice(first, first := first + len(hyper.learning_rate))
+        models, stream = state.theta.select(block), state.stream.select(block)
+        found.append(engine.many_steps(name, models, memory, images, hyper, stream, n_updates))
+    state.stream.position = stream.position
+    return zip(*found, strict=True)
 
 
 class _Orders:
