@@ -450,16 +450,40 @@ def test_runs_side_by_side_are_those_made_alone(algorithm, tmp_path):
         assert sorted(p.name for p in folder.iterdir()) == sorted(runs.FILES)
 
 
-def test_sliding_factor_is_each_runs_own():
-    """It is no array in ``Hyperparameters``: taken from the first run, it would be the others'."""
-    pair = [settings("cg", hyperparameters=HYPER["cg"] | {"sliding_factor": x}) for x in (0.01, 1)]
-    try:
-        both = together(pair)
-    except runs.RunError as refused:  # which is right, too
-        assert "sliding_factor" in str(refused)
-        return
-    for run, given in zip(both, pair, strict=True):
-        assert_equal(run, runs.execute(given, None, "numpy"))
+def test_settings_reach_the_training_each_runs_own(monkeypatch):
+    """Also ν, K and d, which are no arrays in ``Hyperparameters``: those of the first run would be
+    the others'. To compare runs with each other would not show a setting that is ignored by all."""
+    seen = []
+
+    def spy(*arguments):
+        seen.append(arguments)
+        return original(*arguments)
+
+    original = runs.train
+    monkeypatch.setattr(runs, "train", spy)
+    cg = {"n_gibbs_steps": 6, "n_inner_iterations": 1, "trials": 1}
+    first, second = ({"learning_rate": x, "sliding_factor": y} for x, y in ((0.3, 0.01), (0.4, 1)))
+    d = {"learning_rate": 0.5, "epsilon": 0.6, "lambda_hessian": 0.7}
+    given = [
+        settings("cg", **cg, hyperparameters=first),
+        settings("cg", **cg, hyperparameters=second),
+        settings("sdcp_d", n_gibbs_steps=2, n_inner_iterations=3, hyperparameters=d),
+    ]
+    for run, alone in zip(together(given), given, strict=True):
+        assert_equal(run, runs.execute(alone, None, "numpy"))
+    together_seen = seen[0][0], seen[0][2]
+    alone_seen = [arguments[0][0] for arguments in seen[1:]], [a[2][0] for a in seen[1:]]
+    for algorithms, hypers in (together_seen, alone_seen):
+        assert algorithms == ["cg", "cg", "sdcp_d"]
+        assert [h.sliding_factor for h in hypers] == [0.01, 1, 0]
+        assert [(h.n_gibbs_steps, h.n_inner_iterations) for h in hypers] == [(6, 1), (6, 1), (2, 3)]
+        rates = [h.learning_rate.tolist() for h in hypers]
+        assert rates == [[np.float32(0.3)], [np.float32(0.4)], [0.5, 0.5]]
+        assert hypers[2].epsilon.tolist() == [np.float32(0.6)] * 2
+        assert hypers[2].lambda_hessian.tolist() == [np.float32(0.7)] * 2
+        mean = data.load("bars_and_stripes", ROOT / "data").train.mean(0)
+        for h in hypers:
+            np.testing.assert_allclose(h.train_mean, mean, rtol=1e-6)
 
 
 def all_algorithms(**changes):
