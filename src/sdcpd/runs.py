@@ -132,7 +132,7 @@ def execute_together(all_settings, folders, backend_name="auto", data_folder=ROO
     s = all_settings[0]
     own = {"algorithm", "n_gibbs_steps", "n_inner_iterations", "hyperparameters", "seed", "trials"}
     different = {n for t in all_settings for n in {*SETTINGS} - own if t[n] != s[n]}
-    if len({t["n_gibbs_steps"] * t["n_inner_iterations"] for t in all_settings}) > 1:
+    if len({_steps_of_an_update(t) for t in all_settings}) > 1:
         different.add("n_gibbs_steps × n_inner_iterations")
     if different:
         raise RunError(f"runs side by side must have the same {', '.join(sorted(different))}")
@@ -181,8 +181,9 @@ def execute_together(all_settings, folders, backend_name="auto", data_folder=ROO
             save(run, folder)
         finished.append(run)
         first = rows.stop
-    for checkpoint in filter(None, checkpoints):
-        checkpoint.unlink(missing_ok=True)
+    if folders[0]:  # an interrupted run may have had more groups than this one
+        for checkpoint in Path(folders[0]).glob("checkpoint-*.npz"):
+            checkpoint.unlink()
     return finished
 
 
@@ -237,6 +238,12 @@ def _train(replicas, dataset, points, chosen, checkpoint, progress, done_before)
         lambda done: progress.update(done_before + done),
         chosen,
     )
+
+
+def _steps_of_an_update(settings):
+    """Gibbs steps; only S-DCP and S-DCP-D have inner iterations."""
+    inner = settings["algorithm"] in ("sdcp", "sdcp_d")
+    return settings["n_gibbs_steps"] * (settings["n_inner_iterations"] if inner else 1)
 
 
 def _side_by_side(chosen, s, dataset, n_replicas):
