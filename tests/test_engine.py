@@ -452,6 +452,13 @@ def test_replicas_are_independent_to_the_bit(many, fast, monkeypatch):
 # ---------------------------------------------------------------------------- ascents
 
 
+def assert_unchanged(given, before):
+    """Of several Parameters: a step is a pure function."""
+    for x, copy in zip(given, before, strict=True):
+        for one, other in zip(x, copy, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 def gradients(m, n, replicas):
     """θ, ∇g, f̂′ and H of plausible sizes."""
     theta = make("moderate", m, n, replicas)
@@ -476,9 +483,7 @@ def test_ascend(m, n, fast):
         for one, other in zip(got, expected, strict=True):
             assert one.dtype == np.float32 and one.shape == other.shape
             np.testing.assert_allclose(one, other, rtol=2e-7, atol=5e-7)
-    for x, copy in zip(given, before, strict=True):
-        for one, other in zip(x, copy, strict=True):
-            np.testing.assert_array_equal(one, other)
+    assert_unchanged(given, before)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -498,9 +503,7 @@ def test_ascend_scaled(m, n, first, fast):
         for a, b in zip(one, other, strict=True):
             assert a.dtype == np.float32 and a.shape == b.shape
             np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-6)
-    for x, copy in zip(given, before, strict=True):
-        for one, other in zip(x, copy, strict=True):
-            np.testing.assert_array_equal(one, other)
+    assert_unchanged(given, before)
 
 
 @pytest.mark.parametrize("which", range(4))

@@ -84,16 +84,21 @@ def test_algorithms_of_a_trial_start_from_the_same_model():
     assert (at(execute(seed=2), 0).log_z.to_numpy() != cd.log_z.to_numpy()).all()
 
 
-def test_streams_of_a_run(monkeypatch):
-    """One order of the images for all algorithms of a trial; chains and AIS of their own."""
-    seen = []
+def calls_of_train(monkeypatch):
+    """The arguments of every training from here on, as it is called."""
+    seen, original = [], runs.train
 
     def spy(*arguments):
         seen.append(arguments)
         return original(*arguments)
 
-    original = runs.train
     monkeypatch.setattr(runs, "train", spy)
+    return seen
+
+
+def test_streams_of_a_run(monkeypatch):
+    """One order of the images for all algorithms of a trial; chains and AIS of their own."""
+    seen = calls_of_train(monkeypatch)
     variants = [{}, rate(0.2), {"n_gibbs_steps": 2}, {"n_hidden": 4}, {"algorithm": "pcd"}]
     for changes in variants:
         execute(**changes)
@@ -453,14 +458,7 @@ def test_runs_side_by_side_are_those_made_alone(algorithm, tmp_path):
 def test_settings_reach_the_training_each_runs_own(monkeypatch):
     """Also ν, K and d, which are no arrays in ``Hyperparameters``: those of the first run would be
     the others'. To compare runs with each other would not show a setting that is ignored by all."""
-    seen = []
-
-    def spy(*arguments):
-        seen.append(arguments)
-        return original(*arguments)
-
-    original = runs.train
-    monkeypatch.setattr(runs, "train", spy)
+    seen = calls_of_train(monkeypatch)
     cg = {"n_gibbs_steps": 6, "n_inner_iterations": 1, "trials": 1}
     first, second = ({"learning_rate": x, "sliding_factor": y} for x, y in ((0.3, 0.01), (0.4, 1)))
     d = {"learning_rate": 0.5, "epsilon": 0.6, "lambda_hessian": 0.7}
