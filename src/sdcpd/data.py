@@ -6,6 +6,10 @@
     caltech101_silhouettes   split 1 of Marlin's 28×28 silhouettes, 4,100 / 2,264 / 2,307 × 784
     kannada_mnist            grey ≥ 128, 60,000 / 10,000 × 784
 
+``mnist_valid`` etc., for the choice of hyperparameters: the test images stay out of sight, and in
+their place are the validation split of CalTech, or the last 10,000 training images of the others,
+which are then not trained on. Bars & Stripes has nothing to hold out: all patterns are trained on.
+
 Licences: MNIST is CC BY-SA 3.0 according to Keras; none is stated beside the CalTech 101
 Silhouettes and Kannada-MNIST files. So they are downloaded and never redistributed. Addresses
 and checksums: ``workflow/config/datasets.yaml``.
@@ -30,6 +34,8 @@ from .backend import key, random_words
 CATALOGUE = ROOT / "workflow/config/datasets.yaml"
 GREY_THRESHOLD = 128  # a Kannada-MNIST pixel this bright or brighter is on
 BERNOULLI_SEED = 2008  # of the binarization of mnist_bernoulli
+VALID = "_valid"  # at the end of a dataset's name
+HELD_OUT = 10_000  # training images that stand in for the test images
 
 
 class DataError(RuntimeError):
@@ -67,7 +73,7 @@ def load(name, folder=ROOT / "data"):
     Parameters
     ----------
     name : str
-        One of the names at the top of this module.
+        One of the names at the top of this module, or one with ``_valid`` at its end.
 
     Returns
     -------
@@ -79,6 +85,8 @@ def load(name, folder=ROOT / "data"):
     DataError
         If the name is unknown, or a file is missing, damaged or not binary.
     """
+    if name.endswith(VALID):
+        return _hold_out(load(name.removesuffix(VALID), folder))
     if name == "bars_and_stripes":
         patterns = bars_and_stripes(3)
         return Dataset(patterns, None, patterns, (3, 3))
@@ -91,8 +99,18 @@ def load(name, folder=ROOT / "data"):
     return Dataset(train, valid, test, (28, 28))
 
 
+def _hold_out(dataset):
+    """The dataset with other images in the place of the test images."""
+    if dataset.test is dataset.train:
+        return dataset
+    if dataset.valid is not None:
+        return dataset._replace(test=dataset.valid)
+    return dataset._replace(train=dataset.train[:-HELD_OUT], test=dataset.train[-HELD_OUT:])
+
+
 def files_of(name):
     """The files, as in the catalogue, that dataset ``name`` is read from; none if generated."""
+    name = name.removesuffix(VALID)
     if name == "bars_and_stripes":
         return []
     try:

@@ -64,7 +64,7 @@ class Engine:
         return chain.v, chain.hidden_probability()
 
     def capacity(self, n_hidden, n_visible, n_rows, n_images):
-        """How many replicas of this size memory holds side by side; None: no limit is known."""
+        """How many replicas of this size to train side by side at most; None: no limit is known."""
         return None
 
     def is_small(self, theta, images):
@@ -176,6 +176,9 @@ PLAIN = Engine()
 # ------------------------------------------------------------------- compiled, on the CPU
 
 
+IN_CACHE = 100_000  # weights that fit into the second-level cache of a core
+
+
 class CompiledEngine(Engine):
     """float32 on the CPU, with the kernels of compiled.py, on as many threads as the products."""
 
@@ -197,6 +200,10 @@ class CompiledEngine(Engine):
         n_replicas, n_rows, width = array.shape
         work = n_replicas * n_rows, width
         self.kernels.share_out(self.pool, self.threads, kernel, *work, *arguments)
+
+    def capacity(self, n_hidden, n_visible, n_rows, n_images):
+        """One of those models whose weights would drive each other out of the cache."""
+        return 1 if n_hidden * n_visible > IN_CACHE else None
 
     def chain(self, theta, v, stream, base=None):
         return CompiledChain(self, theta, v, stream, base)

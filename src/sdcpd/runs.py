@@ -8,12 +8,18 @@ is a folder of plain files, each written whole and moved into place:
                  and effective sample size, status
     models.npz   W (R, n, m), b (R, m), c (R, n): the final models; NaN where diverged
     wall.json    when it ran and how long it took; apart, so that the others are reproducible
+
+A sweep trains one algorithm with many values of its hyperparameters, side by side. Its file is the
+same without models: ``hyperparameters`` is a list, and a column ``setting`` of the curve counts
+in it.
 """
 
 import hashlib
+import io
 import json
 import subprocess
 import time
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -24,7 +30,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from . import ROOT, __version__, backend, data, engine
+from . import ROOT, __version__, archive, backend, data, engine
 from .algorithms import STEPS, Hyperparameters
 from .data import whole_file
 from .likelihood import Evaluator
@@ -32,7 +38,8 @@ from .rbm import Parameters, initialize
 from .training import train, updates_per_epoch
 
 FORMAT = 2
-FILES = ("run.json", "curve.csv", "models.npz", "wall.json")
+SWEEP_FILES = ("run.json", "curve.csv", "wall.json")
+FILES = (*SWEEP_FILES, "models.npz")
 SOURCES = (
     *("backend.py", "rbm.py", "engine.py", "compiled.py", "split.py", "kernels.cu"),
     *("algorithms.py", "training.py", "likelihood.py", "data.py", "runs.py"),
@@ -82,8 +89,24 @@ class Run(NamedTuple):
     settings: dict
     provenance: dict
     curve: pd.DataFrame  # a row for each trial and evaluation point
-    theta: Parameters  # final models, NumPy float32
+    theta: Parameters | None  # final models, NumPy float32; a sweep keeps none
     wall: dict
+    trials: tuple = ()  # the numbers of the trials whose models theta holds, in its order
+    archived: bool = False
+
+    def best(self):
+        """The model of the trial with the highest test log-likelihood at the end, and its number.
+
+        Returns
+        -------
+        Parameters of one replica, int
+            Both None where all trials diverged.
+        """
+        trial = archive.best_trial(self.curve)
+        if trial is None:
+            return None, None
+        row = self.trials.index(trial)
+        return self.theta.select(slice(row, row + 1)), trial
 
 
 def execute(settings, folder=None, backend_name="auto", data_folder=ROOT / "data"):
@@ -112,7 +135,9 @@ def execute(settings, folder=None, backend_name="auto", data_folder=ROOT / "data
     return execute_together([settings], [folder], backend_name, data_folder)[0]
 
 
-def execute_together(all_settings, folders, backend_name="auto", data_folder=ROOT / "data"):
+def execute_together(
+    all_settings, folders, backend_name="auto", data_folder=ROOT / "data", checkpoints_in=None
+):
     """Several runs side by side, as ``execute`` would make them one after the other.
 
     They may differ in algorithm, hyperparameters, seed and trials. On a GPU this is faster, as
@@ -122,11 +147,14 @@ def execute_together(all_settings, folders, backend_name="auto", data_folder=ROO
     ----------
     all_settings, folders : sequences
         Settings and folder of each run, as in ``execute``.
+    checkpoints_in : path, optional
+        Default: the first folder.
 
     Returns
     -------
     list of Run
     """
+    checkpoints_in = checkpoints_in or folders[0]
     for settings in all_settings:
         check_settings(settings)
     s = all_settings[0]
@@ -146,8 +174,8 @@ def execute_together(all_settings, folders, backend_name="auto", data_folder=ROO
     names = "+".join(dict.fromkeys(t["algorithm"] for t in all_settings))
     progress = Progress(f"{s['dataset']} {names} {s['n_hidden']}h", points[-1] * len(groups))
     checkpoints = [None] * len(groups)
-    if folders[0]:
-        checkpoints = [Path(folders[0]) / f"checkpoint-{i}.npz" for i in range(len(groups))]
+    if checkpoints_in:
+        checkpoints = [Path(checkpoints_in) / f"checkpoint-{i}.npz" for i in range(len(groups))]
     try:
         results = [
             _train(group, dataset, points, chosen, checkpoint, progress, i * points[-1])
@@ -176,15 +204,48 @@ def execute_together(all_settings, folders, backend_name="auto", data_folder=ROO
         rows = slice(first, first + settings["trials"])
         own = curve[curve["replica"].between(rows.start, rows.stop - 1)].reset_index(drop=True)
         own = own.assign(replica=own["replica"] - first).rename(columns={"replica": "trial"})
-        run = Run(settings, provenance(chosen), own, theta.select(rows), wall)
+        numbers = tuple(range(settings["trials"]))
+        run = Run(settings, provenance(chosen), own, theta.select(rows), wall, numbers)
         if folder:
             save(run, folder)
         finished.append(run)
         first = rows.stop
-    if folders[0]:  # an interrupted run may have had more groups than this one
-        for checkpoint in Path(folders[0]).glob("checkpoint-*.npz"):
+    if checkpoints_in:  # an interrupted run may have had more groups than this one
+        for checkpoint in Path(checkpoints_in).glob("checkpoint-*.npz"):
             checkpoint.unlink()
     return finished
+
+
+def execute_sweeps(all_settings, folders, backend_name="auto", data_folder=ROOT / "data"):
+    """Train and evaluate sweeps side by side, and write their files.
+
+    Parameters
+    ----------
+    all_settings : sequence of dict
+        As in ``execute_together``, but that ``hyperparameters`` is a list in each.
+    folders : sequence of path
+        Where each sweep is written; checkpoints go into the first.
+
+    Returns
+    -------
+    list of list of Run
+        For each sweep its runs, one a setting, without models.
+    """
+    parts = [
+        settings | {"hyperparameters": values}
+        for settings in all_settings
+        for values in settings["hyperparameters"]
+    ]
+    Path(folders[0]).mkdir(parents=True, exist_ok=True)
+    where = backend_name, data_folder, folders[0]
+    found = iter(execute_together(parts, [None] * len(parts), *where))
+    sweeps = []
+    for settings, folder in zip(all_settings, folders, strict=True):
+        sweep = [next(found)._replace(theta=None) for _ in settings["hyperparameters"]]
+        curve = pd.concat(run.curve.assign(setting=i) for i, run in enumerate(sweep))
+        save(sweep[0]._replace(settings=settings, curve=curve), folder)
+        sweeps.append(sweep)
+    return sweeps
 
 
 def _train(replicas, dataset, points, chosen, checkpoint, progress, done_before):
@@ -335,12 +396,13 @@ def provenance(chosen):
 
 
 def save(run, folder):
-    """Write the run file, each part whole and moved into place."""
+    """Write the file of a run or sweep, each part whole and moved into place."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     about = {"format": FORMAT, "settings": run.settings, "provenance": run.provenance}
-    with whole_file(folder / "models.npz", "wb") as file:
-        np.savez(file, W=run.theta.W, b=run.theta.b, c=run.theta.c)
+    if run.theta is not None:
+        with whole_file(folder / "models.npz", "wb") as file:
+            np.savez(file, W=run.theta.W, b=run.theta.b, c=run.theta.c, trials=run.trials)
     with whole_file(folder / "curve.csv") as file:
         run.curve.to_csv(file, index=False, float_format="%.10g")
     with whole_file(folder / "wall.json") as file:
@@ -354,22 +416,51 @@ def load(folder):
 
     Raises
     ------
-    RunError
+    RunError, archive.ArchiveError
         If a part is missing or damaged, or of another format version.
     """
     folder = Path(folder)
+    with _reading(folder):
+        run = _load_all_but_models(folder)
+        content = io.BytesIO(archive.read(folder / "models.npz"))
+        with np.load(content, allow_pickle=False) as arrays:
+            theta = Parameters(*(arrays[name].astype(np.float32) for name in "Wbc"))
+            trials = arrays["trials"] if "trials" in arrays else range(len(theta.W))
+        return run._replace(theta=theta, trials=tuple(map(int, trials)))
+
+
+def load_sweep(folder):
+    """Read the file of a sweep: a list of Run, one a setting, no models; raises as ``load``."""
+    folder = Path(folder)
+    with _reading(folder):
+        sweep = _load_all_but_models(folder)
+        return [
+            sweep._replace(
+                settings=sweep.settings | {"hyperparameters": values},
+                curve=sweep.curve[sweep.curve["setting"] == i].drop(columns="setting"),
+            )
+            for i, values in enumerate(sweep.settings["hyperparameters"])
+        ]
+
+
+def _load_all_but_models(folder):
+    about = json.loads(archive.read(folder / "run.json"))
+    if about["format"] != FORMAT:
+        found = about["format"]
+        raise RunError(f"{folder}: run file format {found}, expected {FORMAT}: run it again")
+    curve = pd.read_csv(io.BytesIO(archive.read(folder / "curve.csv")))
+    if not {"trial", "epoch", "update", "train", "test", "status"} <= set(curve.columns):
+        raise ValueError("curve.csv lacks columns")
+    wall = json.loads(archive.read(folder / "wall.json"))
+    archived = archive.holds(folder)
+    return Run(about["settings"], about["provenance"], curve, None, wall, archived=archived)
+
+
+@contextmanager
+def _reading(folder):
+    """Turn what goes wrong in reading a run file into one line."""
     try:
-        about = json.loads((folder / "run.json").read_text())
-        if about["format"] != FORMAT:
-            found = about["format"]
-            raise RunError(f"{folder}: run file format {found}, expected {FORMAT}: run it again")
-        curve = pd.read_csv(folder / "curve.csv")
-        if not {"trial", "epoch", "update", "train", "test", "status"} <= set(curve.columns):
-            raise ValueError("curve.csv lacks columns")
-        with np.load(folder / "models.npz", allow_pickle=False) as arrays:
-            theta = Parameters(arrays["W"], arrays["b"], arrays["c"])
-        wall = json.loads((folder / "wall.json").read_text())
-        return Run(about["settings"], about["provenance"], curve, theta, wall)
+        yield
     except FileNotFoundError as error:
         raise RunError(f"{folder}: {Path(error.filename).name} is missing: run it again") from error
     except (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile) as error:

@@ -1,0 +1,130 @@
+"""From the configuration to the settings of runs: which experiment, which hyperparameters.
+
+``workflow/config/`` holds the experiments with the paper's numbers, what the other scales change in
+them, and the hyperparameters in named groups. The workflow's rules and the scripts that train
+without it ask here, so that both mean the same.
+"""
+
+from itertools import product
+
+import yaml
+
+from . import ROOT
+
+CONFIG = ROOT / "workflow/config"
+INNER = ("sdcp", "sdcp_d")  # the algorithms with an inner loop
+TUNED = ("tuned_speed", "tuned_final")  # groups that notebooks/tune.ipynb chooses
+
+
+class ConfigError(ValueError):
+    """The configuration asks for something that is not there; the message says what to do."""
+
+
+def read(scale="paper"):
+    """The configuration of a scale, as the workflow puts it together."""
+    config = {}
+    for name in ("config", "paper", *([scale] if scale != "paper" else [])):
+        _merge(config, yaml.safe_load((CONFIG / f"{name}.yaml").read_text()))
+    return config
+
+
+def _merge(into, changes):
+    for name, value in changes.items():
+        if isinstance(value, dict) and isinstance(into.get(name), dict):
+            _merge(into[name], value)
+        else:
+            into[name] = value
+
+
+def read_hyperparameters():
+    """hyperparameters.yaml: group -> experiment -> algorithm -> values."""
+    return yaml.safe_load((CONFIG / "hyperparameters.yaml").read_text())["hyperparameters"]
+
+
+def algorithms_of(groups, group, experiment, n_hidden):
+    """The values of a group, for each algorithm that it has; {} where it has none.
+
+    An entry for a number of hidden units, ``bars_and_stripes_8h``, comes before the general one.
+    """
+    of_group = groups[group]
+    return of_group.get(f"{experiment}_{n_hidden}h", of_group.get(experiment, {}))
+
+
+def run_settings(config, groups, experiment, group, algorithm, n_hidden):
+    """The settings of a run, see ``runs.SETTINGS``.
+
+    Raises
+    ------
+    ConfigError
+        If the group has no values for this experiment and algorithm.
+    """
+    known = algorithms_of(groups, group, experiment, n_hidden)
+    if algorithm not in known:
+        raise ConfigError(
+            f"hyperparameters.yaml has no {algorithm} for {experiment} with {n_hidden} hidden units "
+            f"in group {group}"
+        )
+    values = _complete(config, experiment, algorithm, known[algorithm])
+    return _settings(config, config["experiments"][experiment], algorithm, n_hidden) | {
+        "hyperparameters": values
+    }
+
+
+def sweep_settings(config, groups, experiment, kind, algorithm, n_hidden):
+    """The settings of a sweep, see ``runs.execute_sweeps``.
+
+    Parameters
+    ----------
+    kind : str
+        ``tuning``: the grid of the algorithm, judged on images held out of training.
+        ``sensitivity_GROUP``: the grid of ε and λ_H, at the learning rate of S-DCP-D in that group.
+    """
+    if kind == "tuning":
+        part, changes = config["tuning"], {"seed": config["tuning"]["seed"]}
+        of_rates = part["grids"][experiment][algorithm]
+    else:
+        part, changes = config["sensitivity"], {}
+        base = run_settings(
+            config, groups, experiment, kind.removeprefix("sensitivity_"), algorithm, n_hidden
+        )
+        of_rates = {"learning_rate": [base["hyperparameters"]["learning_rate"]]} | part["grid"]
+    settings = _settings(config, config["experiments"][experiment], algorithm, n_hidden)
+    if kind == "tuning":
+        changes["dataset"] = settings["dataset"] + "_valid"
+    values = [dict(zip(of_rates, each, strict=True)) for each in product(*of_rates.values())]
+    values = [_complete(config, experiment, algorithm, each) for each in values]
+    return settings | part["experiments"][experiment] | changes | {"hyperparameters": values}
+
+
+def step_matched(values, n_inner_iterations):
+    """Learning rates of S-DCP and CG whose steps are as long as S-DCP-D's are at least.
+
+    H ≤ ¼, so S-DCP-D multiplies the gradient by at least η/(¼ + ε). S-DCP gets that learning rate;
+    CG, which makes one step where they make d, gets d times it.
+    """
+    rate = values["learning_rate"] / (0.25 + values["epsilon"])
+    return {
+        "cg": {"learning_rate": round(n_inner_iterations * rate, 6)},
+        "sdcp": {"learning_rate": round(rate, 6)},
+    }
+
+
+def _settings(config, experiment, algorithm, n_hidden):
+    """What an experiment says of a run, hyperparameters apart."""
+    inner = algorithm in INNER
+    shared = ("dataset", "trials", "epochs", "batch_size", "evaluate", "ais")
+    return {name: experiment[name] for name in shared} | {
+        "algorithm": algorithm,
+        "n_hidden": int(n_hidden),
+        "n_gibbs_steps": experiment["n_gibbs_steps_inner" if inner else "n_gibbs_steps"],
+        "n_inner_iterations": experiment["n_inner_iterations"] if inner else 1,
+        "seed": config["seed"],
+    }
+
+
+def _complete(config, experiment, algorithm, values):
+    """Hyperparameters in a fixed order: the order of the keys in the file must not rerun anything."""
+    values = dict(sorted(values.items()))
+    if algorithm == "cg":
+        values["sliding_factor"] = config["experiments"][experiment]["sliding_factor"]
+    return values
