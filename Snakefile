@@ -31,6 +31,7 @@ include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/tables.smk"
+include: "workflow/rules/study.smk"
 
 
 rule all:
@@ -39,6 +40,9 @@ rule all:
         [f"figures/{name}.pdf" for name in [*CURVE_FIGURES, *SAMPLE_FIGURES]],
         "figures/table1_timing.md",
         "figures/validation.md",
+        [f"figures/{name}.csv" for name in STUDY],
+        "figures/replay_mnist.md" if USES_ARCHIVE else [],
+        "figures/claims.md",
 
 
 onstart:

@@ -46,7 +46,7 @@ def algorithms_of(groups, group, experiment, n_hidden):
 
     An entry for a number of hidden units, ``bars_and_stripes_8h``, comes before the general one.
     """
-    of_group = groups[group]
+    of_group = groups.get(group, {})
     return of_group.get(f"{experiment}_{n_hidden}h", of_group.get(experiment, {}))
 
 
@@ -61,8 +61,8 @@ def run_settings(config, groups, experiment, group, algorithm, n_hidden):
     known = algorithms_of(groups, group, experiment, n_hidden)
     if algorithm not in known:
         raise ConfigError(
-            f"hyperparameters.yaml has no {algorithm} for {experiment} with {n_hidden} hidden units "
-            f"in group {group}"
+            f"hyperparameters.yaml has no {algorithm} for {experiment} in group {group} "
+            f"({n_hidden} hidden units): choose another group, or tune first"
         )
     values = _complete(config, experiment, algorithm, known[algorithm])
     return _settings(config, config["experiments"][experiment], algorithm, n_hidden) | {
@@ -123,7 +123,7 @@ def _settings(config, experiment, algorithm, n_hidden):
 
 
 def _complete(config, experiment, algorithm, values):
-    """Hyperparameters in a fixed order: the order of the keys in the file must not rerun anything."""
+    """Hyperparameters in a fixed order: that of the keys in the file must not rerun anything."""
     values = dict(sorted(values.items()))
     if algorithm == "cg":
         values["sliding_factor"] = config["experiments"][experiment]["sliding_factor"]

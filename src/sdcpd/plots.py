@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
+from . import claims as judge
 from .algorithms import LABELS
 
 STYLES = {
@@ -28,9 +29,14 @@ NAMES = {
     "caltech101_silhouettes": "CalTech 101 Silhouettes",
     "kannada_mnist": "Kannada-MNIST",
 }
+SYMBOLS = {"learning_rate": "η", "epsilon": "ε", "lambda_hessian": "λ_H"}
 _LATEX = {c: f"\\{c}" for c in "&%$#_"} | {
     "σ": r"$\sigma$",
     "η": r"$\eta$",
+    "ε": r"$\epsilon$",
+    "λ": r"$\lambda$",
+    "≤": r"$\leq$",
+    "×": r"$\times$",
     "∇": r"$\nabla$",
     "f̂": r"$\hat f$",
     "−": "$-$",
@@ -141,10 +147,8 @@ def budget_note(run, paper_budget):
 
 def describe_runs(runs, paper_budget):
     """The lines under a figure's title: device, date and budget."""
-    devices = sorted({run.provenance["device"] for run in runs})
-    dates = sorted({run.wall["finished"][:10] for run in runs})
     diverged = sum(int((run.curve.status == "diverged").sum()) for run in runs)
-    lines = [f"{' and '.join(devices)}, {' to '.join(dict.fromkeys((dates[0], dates[-1])))}"]
+    lines = [origin_line(runs)]
     note = budget_note(runs[0], paper_budget)
     if note:
         lines.append(note)
@@ -153,7 +157,20 @@ def describe_runs(runs, paper_budget):
     return lines
 
 
-def likelihood_curves(runs, paper_budget, published_curves=None):
+def origin_line(runs):
+    """Device and date of runs, and whether they come from the archive."""
+    places = []
+    for archived in (False, True):
+        own = [run for run in runs if run.archived == archived]
+        if own:
+            devices = sorted({run.provenance["device"] for run in own})
+            dates = sorted({run.wall["finished"][:10] for run in own})
+            when = " to ".join(dict.fromkeys((dates[0], dates[-1])))
+            places.append(f"{'archived runs: ' if archived else ''}{' and '.join(devices)}, {when}")
+    return "; ".join(places)
+
+
+def likelihood_curves(runs, paper_budget, published_curves=None, step_matched=()):
     """Figures 1–4: mean and maximum over trials of the average log-likelihood, train and test.
 
     Parameters
@@ -162,6 +179,8 @@ def likelihood_curves(runs, paper_budget, published_curves=None):
         One for each algorithm.
     published_curves : DataFrame, optional
         epoch, algorithm, panel and avg_loglik; drawn dashed beside ours.
+    step_matched : list of runs.Run
+        Baselines with the smallest step of S-DCP-D; drawn dotted.
 
     Returns
     -------
@@ -178,6 +197,8 @@ def likelihood_curves(runs, paper_budget, published_curves=None):
             axis = axes[row, column]
             for run in runs:
                 _draw_curve(axis, run, part, statistic, shorter)
+            for run in step_matched:
+                _draw_baseline(axis, run, part, statistic)
             if published_curves is not None:
                 panel = f"{'train=test' if same else part}-{statistic}"
                 _draw_published(axis, published_curves[published_curves.panel == panel])
@@ -217,6 +238,14 @@ def _draw_curve(axis, run, part, statistic, logarithmic):
     )
 
 
+def _draw_baseline(axis, run, part, statistic):
+    color, _ = STYLES[run.settings["algorithm"]]
+    table = summarize(run)
+    rate = run.settings["hyperparameters"]["learning_rate"]
+    label = f"{LABELS[run.settings['algorithm']]}, step-matched (η = {rate:.3g})"
+    axis.plot(table.epoch, table[f"{part}_{statistic}"], color=color, lw=1.6, ls=":", label=label)
+
+
 def _draw_published(axis, curves):
     for algorithm, curve in curves.groupby("algorithm"):
         color, marker = STYLES[algorithm]
@@ -243,7 +272,7 @@ def _legend(figure, axis, with_published):
     if any(len(drawn.get_xdata()) for drawn in axis.lines if drawn.get_markeredgecolor() == "red"):
         handles.append(line([], [], marker="o", ms=9, mfc="none", mec="red", lw=0))
         labels.append(f"AIS effective sample size < {MIN_ESS}")
-    figure.legend(handles, labels, loc="lower center", ncols=len(handles), fontsize=8.5)
+    figure.legend(handles, labels, loc="lower center", ncols=len(handles), fontsize=8)
 
 
 def _headline(figure, title, lines):
@@ -355,3 +384,199 @@ def filters(run, image_shape, n=25):
     figure.colorbar(drawn, ax=axis, label="weight", shrink=0.8)
     figure.tight_layout()
     return figure
+
+
+# ------------------------------------------------------------------- tuning and sensitivity
+
+
+def sweep_curves(sweep):
+    """Mean held-out curves of all settings of one algorithm."""
+    figure, axis = plt.subplots(figsize=(8, 3.6))
+    shades = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(sweep)))
+    for run, color in zip(sweep, shades, strict=True):
+        table = summarize(run)
+        values = run.settings["hyperparameters"]
+        label = ", ".join(
+            f"{symbol} = {values[name]:g}" for name, symbol in SYMBOLS.items() if name in values
+        )
+        axis.plot(table.epoch, table.test_mean, color=color, lw=1.2, label=label)
+    axis.set_xlabel("epoch")
+    axis.set_ylabel("average log-likelihood (nats)")
+    axis.legend(fontsize=6.5, loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.tight_layout()
+    return figure
+
+
+def tuning_map(settings, title, lines):
+    """Heat map of a tuning: area under the curve and final value of every setting.
+
+    Parameters
+    ----------
+    settings : DataFrame
+        As ``tuning.table`` makes it.
+    """
+    names = list(dict.fromkeys(settings.algorithm))
+    plain = settings[settings.epsilon.isna()]
+    rates = sorted(plain.learning_rate.unique())
+    scaled = settings[settings.epsilon.notna()]
+    figure, axes = plt.subplots(
+        2, 2, figsize=(11, 5.6), width_ratios=(max(len(rates), 1), 5), squeeze=False
+    )
+    for row, (criterion, what) in enumerate((("area", "speed: area under"), ("final", "end of"))):
+        stable = settings[settings.diverged == 0]
+        best = stable[criterion].max()
+        bounds = best - max(best - stable[criterion].quantile(0.25), 1e-6), best
+        plain_names = [n for n in names if n in set(plain.algorithm)]
+        cells = plain.pivot(index="algorithm", columns="learning_rate", values=criterion)
+        lost = plain.pivot(index="algorithm", columns="learning_rate", values="diverged")
+        cells, lost = (table.reindex(plain_names)[rates] for table in (cells, lost))
+        labels = [LABELS[n] for n in plain_names]
+        axis = axes[row, 0]
+        _heat(axis, cells, lost, bounds, [f"{r:g}" for r in rates], labels, by_row=True)
+        axis.set_title(f"{what} the held-out curve (nats)")
+        axis.set_xlabel("learning rate η")
+        axis = axes[row, 1]
+        cells = scaled.pivot(index="epsilon", columns="learning_rate", values=criterion)
+        lost = scaled.pivot(index="epsilon", columns="learning_rate", values="diverged")
+        labels = [f"{r:g}" for r in cells.columns], [f"ε = {e:g}" for e in cells.index]
+        drawn = _heat(axis, cells, lost, bounds, *labels)
+        axis.set_title(LABELS["sdcp_d"])
+        axis.set_xlabel("learning rate η")
+        figure.colorbar(drawn, ax=axis, label="nats", extend="min")
+    note = "Outlined: the best of each algorithm. ✕: a trial diverged."
+    _headline(figure, f"Equal tuning: {title}", [*lines, note])
+    return figure
+
+
+def sensitivity_map(sweeps, tables):
+    """Final value, speed and share of diverged trials of S-DCP-D over ε and λ_H.
+
+    Parameters
+    ----------
+    sweeps, tables : dict
+        group -> list of runs.Run, group -> DataFrame as ``tuning.table`` makes it.
+    """
+    figure, axes = plt.subplots(
+        len(tables), 3, figsize=(11, 2.6 * len(tables) + 0.8), squeeze=False
+    )
+    measures = (("final", "final value (nats)"), ("area", "speed: area under the curve (nats)"))
+    for row, (group, table) in zip(axes, tables.items(), strict=True):
+        table = table.assign(share=table.diverged / table.trials)
+        shares = table.pivot(index="lambda_hessian", columns="epsilon", values="share")
+        labels = [f"{e:g}" for e in shares.columns], [f"{x:g}" for x in shares.index]
+        rate = table.learning_rate.iloc[0]
+        for axis, (name, title) in zip(row, measures, strict=False):
+            cells = table.pivot(index="lambda_hessian", columns="epsilon", values=name)
+            bounds = table[name].quantile(0.3), table[name].max()
+            drawn = _heat(axis, cells, shares, bounds, *labels, outline=False)
+            figure.colorbar(drawn, ax=axis, extend="min")
+            axis.set_title(title)
+        drawn = _heat(
+            row[2], shares, shares * 0, (0, 1), *labels, outline=False, form="{:.0%}", cmap="Greys"
+        )
+        figure.colorbar(drawn, ax=row[2], format=mpl.ticker.PercentFormatter(1))
+        row[2].set_title("share of diverged trials")
+        for axis in row:
+            axis.set_xlabel("ε")
+        row[0].set_ylabel(f"η = {rate:g}\n({group.replace('_', ' ')})\nλ_H")
+    first = next(iter(sweeps.values()))[0]
+    s = first.settings
+    trials = f"{s['trials']} trial{'s' if s['trials'] > 1 else ''}"
+    lines = [f"{trials} × {s['epochs']:g} epochs. {origin_line([first])}. ✕: a trial diverged."]
+    name = NAMES[s["dataset"].removesuffix("_valid")]
+    title = f"S-DCP-D over ε and λ_H: {name}, {s['n_hidden']} hidden units"
+    _headline(figure, title, lines)
+    return figure
+
+
+def _heat(
+    axis, cells, lost, bounds, columns, rows, by_row=False, outline=True, form="{:.2f}", cmap=None
+):
+    """Numbers as coloured cells; crossed out where trials diverged, the best outlined."""
+    values, lost = cells.to_numpy(float), lost.to_numpy(float)
+    low, high = bounds
+    drawn = axis.imshow(
+        values, cmap=cmap or "viridis", vmin=low, vmax=high, aspect="auto", interpolation="nearest"
+    )
+    axis.grid(False)
+    axis.set_xticks(range(len(columns)), columns, fontsize=7)
+    axis.set_yticks(range(len(rows)), rows, fontsize=8)
+    dark = drawn.norm(np.nan_to_num(values, nan=low)) < 0.6
+    dark = dark if cmap is None else ~dark
+    for (i, j), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            color = "white" if dark[i, j] else "black"
+            axis.text(j, i, form.format(value), ha="center", va="center", fontsize=6, color=color)
+        if lost[i, j] > 0:
+            axis.plot(j, i, "x", color="red", ms=13, mew=1.2)
+    stable = np.where(lost > 0, -np.inf, np.nan_to_num(values, nan=-np.inf))
+    if outline and np.isfinite(stable).any():
+        best = [(i, row.argmax()) for i, row in enumerate(stable)]
+        if not by_row:
+            best = [np.unravel_index(stable.argmax(), stable.shape)]
+        for i, j in best:
+            frame = mpl.patches.Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, ec="red", lw=2)
+            axis.add_patch(frame)
+    return drawn
+
+
+# ------------------------------------------------------------------------------- claims
+
+
+def verdict_table(verdicts):
+    """``claims.verdicts`` for readers."""
+    places = zip(verdicts.experiment, verdicts.n_hidden, strict=True)
+    shown = verdicts.assign(dataset=[_where(*place) for place in places])
+    columns = ["id", "claim", "place", "dataset", "as published", "tuned", "verdict"]
+    return shown[columns].rename(columns={"id": "no."})
+
+
+def measurement_table(measured, claims):
+    """``claims.judge`` for readers."""
+    about = {str(claim["id"]): claim for claim in claims}
+    rows = []
+    for row in measured.itertuples():
+        form = _share if judge.is_percentage(row.measure) else _number
+        other = f"{LABELS.get(row.one, row.one)} vs {LABELS[row.other]}" if row.other else ""
+        ours = form(row.ours) if row.trials else row.note
+        if row.trials > 1 and row.low != row.high:
+            ours += f" [{form(row.low)}, {form(row.high)}]"
+        rows.append(
+            {
+                "no.": row.id,
+                "dataset": _where(row.experiment, row.n_hidden),
+                "of": ", ".join(part for part in (other, row.part) if part),
+                "setting": row.setting,
+                "paper": form(row.paper) if pd.notna(row.paper) else "",
+                "ours [95 % interval]": ours,
+                "trials": row.trials or "",
+                "holds if": rule_text(about[row.id]),
+                "outcome": row.outcome,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def rule_text(claim):
+    """The rule of a claim in a few words."""
+    ((how, bound),) = claim["holds_if"].items()
+    form = _share if judge.is_percentage(claim["measure"]) else _number
+    if how == "between":
+        return f"between {form(bound[0])} and {form(bound[1])}"
+    return f"{how} {form(bound)}"
+
+
+def _where(experiment, n_hidden):
+    names = {"enumeration": "by enumeration", "large": "large datasets", "caltech": "CalTech"}
+    names |= {"kannada": "Kannada-MNIST"}
+    name = names.get(experiment) or NAMES[experiment]
+    small = experiment == "bars_and_stripes" and pd.notna(n_hidden)
+    return f"{name}, {int(n_hidden)} hidden" if small else name
+
+
+def _share(value):
+    return "never" if value == -np.inf else f"{100 * value:.0f} %".replace("-", "−")
+
+
+def _number(value):
+    return f"{value:.2f}".replace("-", "−")

@@ -24,8 +24,9 @@ def seconds_per_update(
     trials,
     engine=PLAIN,
     report=lambda done: None,
+    algorithms=tuple(STEPS),
 ):
-    """Time every algorithm on synthetic rows of {0, 1}, evaluation not included.
+    """Time algorithms on synthetic rows of {0, 1}, evaluation not included.
 
     The algorithms take turns within a trial, so that a machine that gets slower or faster
     does so for all of them; a trial's first updates, not timed, warm up.
@@ -36,7 +37,7 @@ def seconds_per_update(
         Seconds per parameter update.
     """
     xp = engine.xp
-    seconds = {name: np.empty(trials) for name in STEPS}
+    seconds = {name: np.empty(trials) for name in algorithms}
     mean = np.full(n_visible, ON)
     for trial in range(trials):
         stream = Stream([key("timing", trial)], xp)
@@ -44,7 +45,7 @@ def seconds_per_update(
         theta = engine.prepare(theta)
         images = (stream.uniform(batch_size, n_visible) < ON)[0]
         v = engine.states(images[None])
-        for turn, name in enumerate(STEPS):
+        for turn, name in enumerate(algorithms):
             one = xp.full(1, SMALL_STEP, xp.float32)
             inner = name in ("sdcp", "sdcp_d")
             hyper = Hyperparameters(
@@ -67,5 +68,5 @@ def seconds_per_update(
                     state = STEPS[name](*state, v, hyper, stream, engine)
             synchronize(xp)
             seconds[name][trial] = (time.perf_counter() - started) / n_updates
-            report(trial * len(STEPS) + turn + 1)
+            report(trial * len(algorithms) + turn + 1)
     return seconds

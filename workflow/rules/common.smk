@@ -2,6 +2,7 @@
 import fcntl
 import sys
 import time
+from math import prod
 from pathlib import Path
 
 import yaml
@@ -9,7 +10,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 from snakemake.exceptions import WorkflowError
 
-from sdcpd import data, engine, runs
+from sdcpd import archive, data, engine, experiments, runs
 
 # ------------------------------------------------------------------------------ configuration
 
@@ -27,10 +28,9 @@ RESULTS = f"results/{SCALE}"
 GROUP = config["hyperparameters"]
 ENVIRONMENT = "../../envs/environment.yaml"
 
-with open("workflow/config/paper.yaml") as file:
-    PAPER = yaml.safe_load(file)["experiments"]
-with open("workflow/config/hyperparameters.yaml") as file:
-    HYPERPARAMETERS = yaml.safe_load(file)
+ARCHIVE = "workflow/archive"
+PAPER = experiments.read("paper")
+GROUPS = experiments.read_hyperparameters()
 with open("workflow/config/datasets.yaml") as file:
     DATASETS = yaml.safe_load(file)
 
@@ -46,16 +46,22 @@ def check_schema(name, values):
 
 def check_config():
     """Unknown keys, wrong types and missing hyperparameters are errors, each in one line."""
-    check_schema("hyperparameters", HYPERPARAMETERS)
+    check_schema("hyperparameters", {"hyperparameters": GROUPS})
     check_schema("datasets", DATASETS)
     check_schema("config", config)
-    groups = HYPERPARAMETERS["hyperparameters"]
-    if GROUP not in groups:
+    if GROUP not in GROUPS:
         raise WorkflowError(
-            f"hyperparameters={GROUP} is unknown: choose one of {', '.join(groups)}"
+            f"hyperparameters={GROUP} is unknown: choose one of {', '.join(GROUPS)}"
         )
     for experiment in config["experiments"].values():
         data.files_of(experiment["dataset"])  # an unknown dataset is an error here
+    for experiment, grids in config["tuning"]["grids"].items():
+        sizes = {prod(map(len, grid.values())) for grid in grids.values()}
+        if len(sizes) > 1:
+            raise WorkflowError(
+                f"tuning.grids.{experiment}: every algorithm must get the same number of settings, "
+                f"not {' and '.join(map(str, sorted(sizes)))}"
+            )
 
 
 def announce():
@@ -64,6 +70,12 @@ def announce():
     print(
         f"scale {SCALE}, on the {'GPU' if GPU else 'CPU'}, engine {BACKEND}{why}", file=sys.stderr
     )
+    if USES_ARCHIVE:
+        print(
+            "finished runs are taken from workflow/archive where it has them; "
+            "--config runs=train trains them",
+            file=sys.stderr,
+        )
 
 
 def clear_stale_locks():

@@ -3,8 +3,8 @@
 
 rule curves:
     input:
-        lambda wildcards: run_files(*CURVE_FIGURES[wildcards.name][:2]),
-        sources("runs.py", "plots.py"),
+        lambda wildcards: files(sum(curve_runs(wildcards.name), []), runs.FILES),
+        sources("archive.py", "runs.py", "plots.py"),
         "workflow/reference/published_curves_2019.csv",
         notebook="notebooks/curves.ipynb",
     output:
@@ -28,10 +28,8 @@ rule curves:
 
 rule samples:
     input:
-        lambda wildcards: run_files(
-            *SAMPLE_FIGURES[wildcards.name], parts=("run.json", "curve.csv", "models.npz")
-        ),
-        sources("plots.py", "sampling.py", *runs.SOURCES),
+        lambda wildcards: files(run_folders(*SAMPLE_FIGURES[wildcards.name]), runs.FILES),
+        sources("archive.py", "plots.py", "sampling.py", *runs.SOURCES),
         notebook="notebooks/samples.ipynb",
     output:
         **figure("Generated samples", "../report/samples.rst"),

@@ -3,23 +3,74 @@
 # ----------------------------------------------------------------------------- names of runs
 
 
+USES_ARCHIVE = config["runs"] == "archive" or (config["runs"] == "auto" and not GPU)
 RUN = f"{RESULTS}/runs/{{experiment}}/{{group}}/{{algorithm}}-{{n_hidden}}h"
+SWEEP = f"{RESULTS}/sweeps/{{experiment}}/{{kind}}/{{algorithm}}-{{n_hidden}}h"
 TRAIN = "train-{experiment}-{group}-{algorithm}-{n_hidden}h"
+SWEPT = "sweep-{experiment}-{kind}-{algorithm}-{n_hidden}h"
+
+
+def settings_of(maker, *which):
+    """``experiments.run_settings`` or ``sweep_settings`` of the present configuration."""
+    try:
+        return maker(config, GROUPS, *which)
+    except experiments.ConfigError as error:
+        raise WorkflowError(str(error))
+
+
+def archived(folder, settings):
+    """Where the archive has this run or sweep, with these hyperparameters; None if it has not."""
+    found = folder.replace(RESULTS, ARCHIVE)
+    known = archive.settings_of(found)
+    same = known and known["hyperparameters"] == settings["hyperparameters"]
+    return found if same else None
 
 
 def run_folder(experiment, algorithm, n_hidden, group):
-    return RUN.format(experiment=experiment, algorithm=algorithm, n_hidden=n_hidden, group=group)
+    """Folder of a run: in the archive, if it is to be taken from there and it has it.
+
+    Small models are trained wherever the workflow runs, unless runs=archive.
+    """
+    here = RUN.format(experiment=experiment, algorithm=algorithm, n_hidden=n_hidden, group=group)
+    large = config["experiments"][experiment]["ais"] is not None
+    if USES_ARCHIVE and (large or config["runs"] == "archive"):
+        which = experiment, group, algorithm, n_hidden
+        return archived(here, settings_of(experiments.run_settings, *which)) or here
+    return here
+
+
+def sweep_folder(experiment, algorithm, n_hidden, kind):
+    """Folder of a sweep: in the archive, if it is to be taken from there and it has it."""
+    here = SWEEP.format(experiment=experiment, algorithm=algorithm, n_hidden=n_hidden, kind=kind)
+    if USES_ARCHIVE:
+        which = experiment, kind, algorithm, n_hidden
+        return archived(here, settings_of(experiments.sweep_settings, *which)) or here
+    return here
+
+
+def algorithms_of(experiment, n_hidden, group):
+    """The algorithms of an experiment for which a group has hyperparameters."""
+    known = experiments.algorithms_of(GROUPS, group, experiment, n_hidden)
+    if group in (*experiments.TUNED, "step_matched"):
+        return [a for a in config["experiments"][experiment]["algorithms"] if a in known]
+    return config["experiments"][experiment]["algorithms"]
 
 
 def run_folders(experiment, n_hidden, group=GROUP):
-    """The run files of all algorithms of an experiment."""
-    algorithms = config["experiments"][experiment]["algorithms"]
+    """The runs of all algorithms of an experiment."""
+    algorithms = algorithms_of(experiment, n_hidden, group)
     return [run_folder(experiment, algorithm, n_hidden, group) for algorithm in algorithms]
 
 
-def run_files(experiment, n_hidden, group=GROUP, parts=("run.json", "curve.csv")):
-    """The named parts of the run files of all algorithms of an experiment."""
-    folders = run_folders(experiment, n_hidden, group)
+def sweep_folders(experiment, n_hidden, kind):
+    """The tuning sweeps of all algorithms, or the one of S-DCP-D."""
+    algorithms = config["experiments"][experiment]["algorithms"]
+    algorithms = algorithms if kind == "tuning" else ["sdcp_d"]
+    return [sweep_folder(experiment, algorithm, n_hidden, kind) for algorithm in algorithms]
+
+
+def files(folders, parts=("run.json", "curve.csv", "wall.json")):
+    """The named parts of these runs or sweeps."""
     return [f"{folder}/{part}" for folder in folders for part in parts]
 
 
@@ -40,17 +91,35 @@ def sources(*names):
 
 # ----------------------------------------------------------------------- figures and tables
 
-# name -> experiment, hidden units, figure of the paper (None: it shows none)
+
+def tuned_groups(experiment, n_hidden):
+    """The groups of equally tuned hyperparameters that hyperparameters.yaml has for this."""
+    return [g for g in experiments.TUNED if algorithms_of(experiment, n_hidden, g)]
+
+
+def sizes(experiment):
+    return [(experiment, n) for n in config["experiments"][experiment]["n_hidden"]]
+
+
+LARGE = ("mnist", "caltech", "kannada")
+# name -> experiment, hidden units, group, figure of the paper (None: it shows none)
 CURVE_FIGURES = {
-    "fig1_bars_and_stripes": ("bars_and_stripes", 4, 1),
-    "fig2_mnist": ("mnist", only_n_hidden("mnist"), 2),
-    "fig3_caltech": ("caltech", only_n_hidden("caltech"), 3),
-    "fig4_kannada": ("kannada", only_n_hidden("kannada"), 4),
+    "fig1_bars_and_stripes": ("bars_and_stripes", 4, GROUP, 1),
+    "fig2_mnist": ("mnist", only_n_hidden("mnist"), GROUP, 2),
+    "fig3_caltech": ("caltech", only_n_hidden("caltech"), GROUP, 3),
+    "fig4_kannada": ("kannada", only_n_hidden("kannada"), GROUP, 4),
 } | {
-    f"figS_bars_and_stripes_{n}h": ("bars_and_stripes", n, None)
+    f"figS_bars_and_stripes_{n}h": ("bars_and_stripes", n, GROUP, None)
     for n in config["experiments"]["bars_and_stripes"]["n_hidden"]
     if n != 4
 }
+CURVE_FIGURES |= {
+    f"figS_{experiment}_{n}h_{group}": (experiment, n, group, None)
+    for name in ("bars_and_stripes", *LARGE)
+    for experiment, n in sizes(name)
+    for group in tuned_groups(experiment, n)
+}
+CURVE_FIGURES = {n: what for n, what in CURVE_FIGURES.items() if algorithms_of(*what[:3])}
 # name -> experiment, hidden units
 SAMPLE_FIGURES = {
     "fig5_mnist_samples": ("mnist", only_n_hidden("mnist")),
@@ -58,10 +127,57 @@ SAMPLE_FIGURES = {
     "figS_kannada_samples": ("kannada", only_n_hidden("kannada")),
     "figS_bars_and_stripes_samples": ("bars_and_stripes", 4),
 }
+SAMPLE_FIGURES = {n: what for n, what in SAMPLE_FIGURES.items() if algorithms_of(*what, GROUP)}
+TUNING_FIGURES = {
+    f"figS_tuning_{experiment}_{n}h": (experiment, n)
+    for name in config["tuning"]["experiments"]
+    for experiment, n in sizes(name)
+}
+# name -> experiment, hidden units, groups from which S-DCP-D's learning rate is taken
+SENSITIVITY_FIGURES = {
+    f"figS_sensitivity_{name}": (
+        name,
+        only_n_hidden(name),
+        ["as_published", *tuned_groups(name, only_n_hidden(name))[:1]],
+    )
+    for name in config["sensitivity"]["experiments"]
+}
+LOG_Z = {
+    f"log_z_{name}": (name, only_n_hidden(name))
+    for name in LARGE
+    if algorithms_of(name, only_n_hidden(name), GROUP)
+}
 VALIDATION = "bars_and_stripes_2017"  # the experiment whose published learning rates are known
-KNOWN_RATES = [
-    g for g, values in HYPERPARAMETERS["hyperparameters"].items() if VALIDATION in values
-]
+KNOWN_RATES = [g for g, values in GROUPS.items() if VALIDATION in values]
+
+
+def made_by_default(experiment, folders):
+    """Whether sweeps belong to ``rule all``: small models, or archived, or a GPU makes them."""
+    return experiment == "bars_and_stripes" or GPU or all(f.startswith(ARCHIVE) for f in folders)
+
+
+def study():
+    """The names of those tunings, sensitivities and log Z that belong to ``rule all``."""
+    names = [
+        n
+        for n, (e, size) in TUNING_FIGURES.items()
+        if made_by_default(e, sweep_folders(e, size, "tuning"))
+    ]
+    names += [
+        n
+        for n, (e, size, groups) in SENSITIVITY_FIGURES.items()
+        if made_by_default(e, [sweep_folder(e, "sdcp_d", size, f"sensitivity_{g}") for g in groups])
+    ]
+    names += [n for n in LOG_Z if GPU or SCALE == "smoke" or Path(log_z_folder(n)).exists()]
+    return names
+
+
+def log_z_folder(name):
+    """Where the second and third estimates of log Z are, in the archive or here."""
+    experiment, n_hidden = LOG_Z[name]
+    here = f"{RESULTS}/log_z/{experiment}-{GROUP}-{n_hidden}h"
+    stored = here.replace(RESULTS, ARCHIVE)
+    return stored if USES_ARCHIVE and Path(stored).exists() else here
 
 
 def executed(name):
@@ -108,43 +224,40 @@ def table(name, category, caption):
 
 def train_parameters(wildcards):
     """The parameters of notebooks/train.ipynb; exactly what decides the run."""
-    experiment = config["experiments"][wildcards.experiment]
-    algorithm = wildcards.algorithm
-    inner = algorithm in ("sdcp", "sdcp_d")
-    try:
-        groups = HYPERPARAMETERS["hyperparameters"]
-        # sorted: the order of the keys in the file must not rerun anything
-        values = dict(sorted(groups[wildcards.group][wildcards.experiment][algorithm].items()))
-    except KeyError:
-        raise WorkflowError(
-            f"hyperparameters.yaml has no {algorithm} for {wildcards.experiment} "
-            f"in group {wildcards.group}"
-        )
-    if algorithm == "cg":
-        values["sliding_factor"] = experiment["sliding_factor"]
-    shared = ("dataset", "trials", "epochs", "batch_size", "evaluate", "ais")
-    return {name: experiment[name] for name in shared} | {
-        "algorithm": algorithm,
-        "n_hidden": int(wildcards.n_hidden),
-        "n_gibbs_steps": experiment["n_gibbs_steps_inner" if inner else "n_gibbs_steps"],
-        "n_inner_iterations": experiment["n_inner_iterations"] if inner else 1,
-        "hyperparameters": values,
-        "seed": config["seed"],
-        "backend": BACKEND,
-        "output": run_folder(wildcards.experiment, algorithm, wildcards.n_hidden, wildcards.group),
-    }
+    names = wildcards.experiment, wildcards.group, wildcards.algorithm, wildcards.n_hidden
+    settings = settings_of(experiments.run_settings, *names)
+    return settings | {"backend": BACKEND, "output": RUN.format(**wildcards)}
+
+
+def sweep_parameters(wildcards):
+    """The parameters of notebooks/sweep.ipynb."""
+    names = wildcards.experiment, wildcards.kind, wildcards.algorithm, wildcards.n_hidden
+    settings = settings_of(experiments.sweep_settings, *names)
+    return settings | {"backend": BACKEND, "output": SWEEP.format(**wildcards)}
 
 
 def paper_budget(experiment):
     """What the paper spent, so that a figure can say on its face where we spent less."""
-    paper = PAPER[experiment]
+    paper = PAPER["experiments"][experiment]
     return {name: paper[name] for name in ("trials", "epochs", "ais", "samples")}
 
 
+def curve_runs(name):
+    """The runs of a figure, and the step-matched baselines beside them."""
+    experiment, n_hidden, group, _ = CURVE_FIGURES[name]
+    baselines = group == "tuned_speed"
+    return (
+        run_folders(experiment, n_hidden, group),
+        run_folders(experiment, n_hidden, "step_matched") if baselines else [],
+    )
+
+
 def curve_parameters(wildcards):
-    experiment, n_hidden, number = CURVE_FIGURES[wildcards.name]
+    experiment, _, _, number = CURVE_FIGURES[wildcards.name]
+    folders, baselines = curve_runs(wildcards.name)
     return {
-        "runs": run_folders(experiment, n_hidden),
+        "runs": folders,
+        "step_matched": baselines,
         "published_figure": number,
         "paper_budget": paper_budget(experiment),
         "output": f"figures/{wildcards.name}",
@@ -160,3 +273,88 @@ def sample_parameters(wildcards):
         "backend": BACKEND,
         "output": f"figures/{wildcards.name}",
     } | config["experiments"][experiment]["samples"]
+
+
+def tune_parameters(wildcards):
+    experiment, n_hidden = TUNING_FIGURES[wildcards.name]
+    number = {e: f for e, n, _, f in CURVE_FIGURES.values() if f and n == n_hidden}.get(experiment)
+    return {
+        "sweeps": sweep_folders(experiment, n_hidden, "tuning"),
+        "in_use": {g: GROUPS.get(g, {}).get(f"{experiment}_{n_hidden}h", {}) for g in CHOSEN},
+        "published_figure": number if experiment == "bars_and_stripes" else None,
+        "paper_epochs": PAPER["tuning"]["experiments"][experiment].get(
+            "epochs", PAPER["experiments"][experiment]["epochs"]
+        ),
+        "output": f"figures/{wildcards.name}",
+    }
+
+
+CHOSEN = (*experiments.TUNED, "step_matched")
+
+
+def sensitivity_parameters(wildcards):
+    experiment, n_hidden, groups = SENSITIVITY_FIGURES[wildcards.name]
+    return {
+        "sweeps": {
+            group: sweep_folder(experiment, "sdcp_d", n_hidden, f"sensitivity_{group}")
+            for group in groups
+        },
+        "output": f"figures/{wildcards.name}",
+    }
+
+
+def log_z_parameters(wildcards):
+    experiment, n_hidden = LOG_Z[wildcards.name]
+    return config["log_z"] | {
+        "runs": run_folders(experiment, n_hidden),
+        "folder": log_z_folder(wildcards.name),
+        "backend": BACKEND,
+        "output": f"figures/{wildcards.name}",
+    }
+
+
+# ---------------------------------------------------------------------- evidence of the claims
+
+
+def claim_runs():
+    """Every run that claims are judged by: as published and, where there are, equally tuned."""
+    return [
+        {"experiment": experiment, "n_hidden": n, "group": group, "folder": folder}
+        for name in ("bars_and_stripes", *LARGE)
+        for experiment, n in sizes(name)
+        for group in ("as_published", *CHOSEN)
+        for folder in run_folders(experiment, n, group)
+    ]
+
+
+def claim_sweeps():
+    """Every sweep that claims are judged by, of those that belong to ``rule all``."""
+    tunings = [(e, n, "tuning") for name, (e, n) in TUNING_FIGURES.items() if name in STUDY]
+    others = [
+        (e, n, f"sensitivity_{group}")
+        for name, (e, n, groups) in SENSITIVITY_FIGURES.items()
+        for group in groups
+        if name in STUDY
+    ]
+    return [
+        {"experiment": experiment, "n_hidden": n, "kind": kind, "folder": folder}
+        for experiment, n, kind in (*tunings, *others)
+        for folder in sweep_folders(experiment, n, kind)
+    ]
+
+
+def claim_budgets():
+    """Epochs that runs and sweeps must have to judge a claim: the paper's, and the study's."""
+    runs_ = [[name, "run", values["epochs"]] for name, values in PAPER["experiments"].items()]
+    return runs_ + [
+        [name, kind, values.get("epochs", PAPER["experiments"][name]["epochs"])]
+        for kind in ("tuning", "sensitivity")
+        for name, values in PAPER[kind]["experiments"].items()
+    ]
+
+
+TIMING = f"{RESULTS}/timing/table1.json"
+ARCHIVED_TIMING = f"{ARCHIVE}/timing/table1.json"
+if not (USES_ARCHIVE and Path(ARCHIVED_TIMING).exists()):
+    ARCHIVED_TIMING = None
+STUDY = study()

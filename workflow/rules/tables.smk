@@ -5,9 +5,11 @@ rule timing:
     input:
         sources("timing.py", "plots.py", *runs.SOURCES),
         "workflow/reference/table1.csv",
+        ARCHIVED_TIMING or [],
         notebook="notebooks/timing.ipynb",
     output:
         **table("table1_timing", "Table 1", "../report/timing.rst"),
+        seconds=TIMING,
     log:
         f"logs/{SCALE}/table1_timing.log",
     benchmark:
@@ -19,7 +21,13 @@ rule timing:
     resources:
         gpu=int(GPU),
     params:
-        parameters=config["timing"] | {"backend": BACKEND, "output": "figures/table1_timing"},
+        parameters=config["timing"]
+        | {
+            "backend": BACKEND,
+            "archived": ARCHIVED_TIMING,
+            "seconds_output": TIMING,
+            "output": "figures/table1_timing",
+        },
     message:
         "Measure Table 1"
     script:
@@ -28,8 +36,11 @@ rule timing:
 
 rule validation:
     input:
-        [run_files(VALIDATION, only_n_hidden(VALIDATION), group) for group in KNOWN_RATES],
-        sources("plots.py", "sampling.py", *runs.SOURCES),
+        [
+            files(run_folders(VALIDATION, only_n_hidden(VALIDATION), group), runs.FILES)
+            for group in KNOWN_RATES
+        ],
+        sources("archive.py", "plots.py", "sampling.py", *runs.SOURCES),
         "workflow/reference/published_curves_2017.csv",
         notebook="notebooks/validation.ipynb",
     output:

@@ -4,7 +4,7 @@
 rule train:
     input:
         lambda wildcards: data_files(wildcards.experiment),
-        sources(*runs.SOURCES),
+        sources("experiments.py", *runs.SOURCES),
         notebook="notebooks/train.ipynb",
     output:
         [f"{RUN}/{part}" for part in runs.FILES],

@@ -1,0 +1,163 @@
+"""The choice of hyperparameters: the settings of all algorithms, and the best by two criteria.
+
+Speed is the area under the held-out likelihood curve, the final value its end, both as the mean
+over trials. A setting in which a trial diverged is not chosen.
+"""
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from . import compare
+from .algorithms import LABELS
+from .data import whole_file
+from .experiments import CONFIG, TUNED, step_matched
+
+CRITERIA = dict(zip(TUNED, ("area", "final"), strict=True))
+VALUES = ("learning_rate", "epsilon", "lambda_hessian")
+
+
+def table(sweeps, published=None):
+    """One row for each setting of each algorithm.
+
+    Parameters
+    ----------
+    sweeps : list of list of runs.Run
+        As ``runs.load_sweep`` reads them.
+    published : DataFrame, optional
+        epoch, algorithm and avg_loglik of published mean curves.
+
+    Returns
+    -------
+    DataFrame
+        algorithm, learning_rate, epsilon, lambda_hessian, trials, diverged (a count); area, final
+        and their standard errors area_se, final_se (NaN with one trial), of the trials that did not
+        diverge; distance, the root-mean-square distance of the mean curve to the published one
+        where both are known.
+    """
+    rows = []
+    for run in (run for sweep in sweeps for run in sweep):
+        settings = run.settings
+        area, final = compare.areas(run), compare.finals(run)
+        alive = np.isfinite(final)
+        row = {"algorithm": settings["algorithm"]}
+        row |= {name: settings["hyperparameters"].get(name) for name in VALUES}
+        row |= {"trials": len(final), "diverged": int((~alive).sum())}
+        for name, values in (("area", area[alive]), ("final", final[alive])):
+            n = len(values)
+            row[name] = values.mean() if n else np.nan
+            row[f"{name}_se"] = values.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
+        row["distance"] = _distance(run, published) if alive.any() else np.nan
+        rows.append(row)
+    return pd.DataFrame(rows).astype({name: float for name in VALUES})
+
+
+def _distance(run, published):
+    if published is None:
+        return np.nan
+    own = published[published.algorithm == run.settings["algorithm"]]
+    epochs, values = compare.curves(run)
+    own = own[own.epoch <= epochs[-1]]
+    if own.empty:
+        return np.nan
+    ours = np.interp(own.epoch, epochs, np.nanmean(values, 0))
+    return float(np.sqrt(np.mean((ours - own.avg_loglik) ** 2)))
+
+
+def choose(settings, n_inner_iterations):
+    """The best setting of each algorithm by each criterion, and the step-matched baselines.
+
+    Parameters
+    ----------
+    settings : DataFrame
+        As ``table`` makes it.
+    n_inner_iterations : int
+        d of S-DCP-D.
+
+    Returns
+    -------
+    dict
+        group -> algorithm -> values, as in hyperparameters.yaml.
+    """
+    stable = settings[settings.diverged == 0]
+    groups = {}
+    for group, criterion in CRITERIA.items():
+        best = stable.loc[stable.groupby("algorithm", sort=False)[criterion].idxmax()]
+        groups[group] = {
+            row.algorithm: {n: float(getattr(row, n)) for n in VALUES if pd.notna(getattr(row, n))}
+            for row in best.itertuples()
+        }
+    if "sdcp_d" in groups["tuned_speed"]:
+        matched = step_matched(groups["tuned_speed"]["sdcp_d"], n_inner_iterations)
+        groups["step_matched"] = matched
+    return groups
+
+
+def at_edge(settings, algorithm, values):
+    """Names of the values at an end of the grid: a better one may lie beyond."""
+    own = settings[settings.algorithm == algorithm]
+    edges = {n: (own[n].min(), own[n].max()) for n in values if own[n].nunique() > 1}
+    return [n for n, ends in edges.items() if values[n] in ends]
+
+
+_BEGIN = "  # ---- chosen by notebooks/tune.ipynb, written by the target adopt: do not edit ----\n"
+
+
+def origin(sweeps):
+    """What was swept, on what and when, in a line."""
+    run = sweeps[0][0]
+    s, device = run.settings, run.provenance["device"]
+    counts = "/".join(str(len(sweep)) for sweep in sweeps)
+    trials = f"{s['trials']} trial{'s' if s['trials'] > 1 else ''}"
+    return (
+        f"{counts} settings × {trials} × {s['epochs']:g} epochs, seed {s['seed']}, "
+        f"{device}, {run.wall['finished'][:10]}"
+    )
+
+
+def adopt(chosen, path=CONFIG / "hyperparameters.yaml"):
+    """Write chosen groups, with their evidence, as the last part of hyperparameters.yaml.
+
+    Parameters
+    ----------
+    chosen : dict
+        ``experiment_NNh`` -> (table, groups, about): as ``table`` and ``choose`` make them, and a
+        line that says where they come from.
+    """
+    by_hand, _, _ = path.read_text(encoding="utf-8").partition(_BEGIN)
+    lines = [_BEGIN, *(f"  # {name}: {about}\n" for name, (_, _, about) in chosen.items())]
+    for group in (*CRITERIA, "step_matched"):
+        lines.append(f"  {group}:\n")
+        for experiment, (settings, groups, _) in chosen.items():
+            lines.append(f"    {experiment}:\n")
+            for algorithm, values in groups[group].items():
+                entry = yaml.safe_dump(values, default_flow_style=True, sort_keys=False).strip()
+                why = _evidence(settings, group, algorithm, values)
+                lines.append(f"      {algorithm}: {entry} # {why}\n")
+    with whole_file(path) as file:
+        file.write(by_hand.rstrip("\n") + "\n\n" + "".join(lines))
+
+
+def _evidence(settings, group, algorithm, values):
+    if group not in CRITERIA:
+        return "learning rates of S-DCP-D's smallest step"
+    own = settings[settings.algorithm == algorithm]
+    row = own[np.all([own[name] == value for name, value in values.items()], 0)].iloc[0]
+    edge = at_edge(settings, algorithm, values)
+    note = f"; {', '.join(edge)} at the edge of the grid" if edge else ""
+    return f"best of {len(own)}: area {row.area:.3f}, final {row.final:.3f}{note}"
+
+
+def describe(settings):
+    """The table with the labels of the paper and numbers as text, for readers."""
+    shown = settings.assign(algorithm=settings.algorithm.map(LABELS))
+    for name in VALUES:
+        shown[name] = [f"{v:g}" if pd.notna(v) else "" for v in shown[name]]
+    for name in ("area", "final"):
+        errors = zip(shown[name], shown[f"{name}_se"], strict=True)
+        shown[name] = [f"{v:.3f}" + (f" ± {e:.3f}" if e == e else "") for v, e in errors]
+    shown["diverged"] = [f"{d} of {n}" for d, n in zip(shown.diverged, shown.trials, strict=True)]
+    shown["distance"] = [f"{v:.2f}" if pd.notna(v) else "" for v in shown.distance]
+    names = {"learning_rate": "η", "epsilon": "ε", "lambda_hessian": "λ_H"}
+    columns = ["algorithm", *VALUES, "diverged", "area", "final", "distance"]
+    return shown[columns].rename(columns=names)

@@ -1,0 +1,218 @@
+# Beyond the paper's figures: equal tuning, sensitivity to ε and λ_H, log Z estimated again, a part
+# of an archived run trained again, and the verdict on each claim.
+
+
+rule sweep:
+    input:
+        lambda wildcards: data_files(wildcards.experiment),
+        sources("experiments.py", *runs.SOURCES),
+        notebook="notebooks/sweep.ipynb",
+    output:
+        [f"{SWEEP}/{part}" for part in runs.SWEEP_FILES],
+        notebook=f"{RESULTS}/notebooks/{SWEPT}.ipynb",
+        html=report(
+            f"{RESULTS}/notebooks/{SWEPT}.html",
+            caption="../report/train.rst",
+            category="Sweeps",
+            subcategory="{experiment}",
+            labels={
+                "algorithm": "{algorithm}",
+                "hidden units": "{n_hidden}",
+                "settings": "{kind}",
+            },
+        ),
+    log:
+        f"logs/{SCALE}/{SWEPT}.log",
+    benchmark:
+        f"logs/benchmarks/{SCALE}/{SWEPT}.tsv"
+    wildcard_constraints:
+        experiment="[a-z0-9_]+",
+        algorithm="[a-z_]+",
+        n_hidden=r"\d+",
+        kind="tuning|sensitivity_[a-z0-9_.]+",
+    conda:
+        ENVIRONMENT
+    threads: 1
+    resources:
+        mem_mb=3000,
+        gpu=int(GPU),
+    params:
+        parameters=sweep_parameters,
+    message:
+        "Sweep {wildcards.algorithm} on {wildcards.experiment}, {wildcards.n_hidden} hidden units"
+    script:
+        "../scripts/execute_notebook.py"
+
+
+rule tune:
+    input:
+        lambda wildcards: files(sweep_folders(*TUNING_FIGURES[wildcards.name], "tuning")),
+        sources("archive.py", "runs.py", "compare.py", "tuning.py", "plots.py"),
+        "workflow/reference/published_curves_2019.csv",
+        notebook="notebooks/tune.ipynb",
+    output:
+        **figure("Tuning", "../report/tune.rst"),
+        tables=["figures/{name}.csv", "figures/{name}.md", "figures/{name}.tex"],
+    log:
+        f"logs/{SCALE}/{{name}}.log",
+    benchmark:
+        f"logs/benchmarks/{SCALE}/{{name}}.tsv"
+    wildcard_constraints:
+        name="|".join(TUNING_FIGURES),
+    conda:
+        ENVIRONMENT
+    params:
+        parameters=tune_parameters,
+    message:
+        "Compare the settings of {wildcards.name}"
+    script:
+        "../scripts/execute_notebook.py"
+
+
+rule adopt:
+    # A target for whoever tunes anew: write what is chosen to hyperparameters.yaml.
+    input:
+        [
+            files(sweep_folders(*TUNING_FIGURES[name], "tuning"))
+            for name in STUDY
+            if name in TUNING_FIGURES
+        ],
+    log:
+        f"logs/{SCALE}/adopt.log",
+    conda:
+        ENVIRONMENT
+    params:
+        tunings=lambda wildcards: {
+            f"{experiment}_{n_hidden}h": {
+                "sweeps": sweep_folders(experiment, n_hidden, "tuning"),
+                "n_inner_iterations": config["experiments"][experiment]["n_inner_iterations"],
+            }
+            for name, (experiment, n_hidden) in TUNING_FIGURES.items()
+            if name in STUDY
+        },
+    message:
+        "Write the chosen settings to workflow/config/hyperparameters.yaml"
+    script:
+        "../scripts/adopt.py"
+
+
+rule sensitivity:
+    input:
+        lambda wildcards: files(sensitivity_parameters(wildcards)["sweeps"].values()),
+        sources("archive.py", "runs.py", "compare.py", "plots.py"),
+        notebook="notebooks/sensitivity.ipynb",
+    output:
+        **figure("Sensitivity", "../report/sensitivity.rst"),
+        table="figures/{name}.csv",
+    log:
+        f"logs/{SCALE}/{{name}}.log",
+    benchmark:
+        f"logs/benchmarks/{SCALE}/{{name}}.tsv"
+    wildcard_constraints:
+        name="|".join(SENSITIVITY_FIGURES),
+    conda:
+        ENVIRONMENT
+    params:
+        parameters=sensitivity_parameters,
+    message:
+        "Draw {wildcards.name}"
+    script:
+        "../scripts/execute_notebook.py"
+
+
+rule log_z:
+    input:
+        lambda wildcards: files(run_folders(*LOG_Z[wildcards.name]), runs.FILES),
+        lambda wildcards: (
+            f"{log_z_folder(wildcards.name)}/estimates.csv"
+            if log_z_folder(wildcards.name).startswith(ARCHIVE)
+            else []
+        ),
+        sources("repeat.py", "plots.py", *runs.SOURCES),
+        notebook="notebooks/log_z.ipynb",
+    output:
+        **table("{name}", "Validation", "../report/log_z.rst"),
+    log:
+        f"logs/{SCALE}/{{name}}.log",
+    benchmark:
+        f"logs/benchmarks/{SCALE}/{{name}}.tsv"
+    wildcard_constraints:
+        name="|".join(LOG_Z),
+    conda:
+        ENVIRONMENT
+    resources:
+        mem_mb=2000,
+        gpu=int(GPU),
+    params:
+        parameters=log_z_parameters,
+    message:
+        "Estimate log Z again: {wildcards.name}"
+    script:
+        "../scripts/execute_notebook.py"
+
+
+rule replay:
+    # No input of data: without them the table says that nothing could be compared.
+    input:
+        files([f"{ARCHIVE}/runs/mnist/as_published/sdcp_d-500h"]),
+        sources("archive.py", "repeat.py", "plots.py", *runs.SOURCES),
+        notebook="notebooks/replay.ipynb",
+    output:
+        **table("replay_mnist", "Validation", "../report/replay.rst"),
+    log:
+        f"logs/{SCALE}/replay_mnist.log",
+    benchmark:
+        f"logs/benchmarks/{SCALE}/replay_mnist.tsv"
+    conda:
+        ENVIRONMENT
+    resources:
+        mem_mb=2000,
+        gpu=int(GPU),
+    params:
+        parameters=lambda wildcards: {
+            "archived": f"{ARCHIVE}/runs/mnist/as_published/sdcp_d-500h",
+            "mirror": config["data_mirror"] or None,
+            "backend": BACKEND,
+            "output": "figures/replay_mnist",
+        },
+    message:
+        "Train the beginning of an archived run of MNIST again"
+    script:
+        "../scripts/execute_notebook.py"
+
+
+rule claims:
+    input:
+        files([run["folder"] for run in claim_runs()], runs.FILES),
+        files([sweep["folder"] for sweep in claim_sweeps()]),
+        sources("archive.py", "runs.py", "compare.py", "claims.py", "plots.py"),
+        "workflow/reference/claims.yaml",
+        "workflow/reference/published_curves_2019.csv",
+        "workflow/reference/table1.csv",
+        "figures/validation.csv",
+        ARCHIVED_TIMING or TIMING,
+        notebook="notebooks/claims.ipynb",
+    output:
+        **table("claims", "Claims", "../report/claims.rst"),
+        measurements=["figures/claims_measured.csv", "figures/claims_measured.md"],
+    log:
+        f"logs/{SCALE}/claims.log",
+    benchmark:
+        f"logs/benchmarks/{SCALE}/claims.tsv"
+    conda:
+        ENVIRONMENT
+    params:
+        parameters={
+            "claims": "workflow/reference/claims.yaml",
+            "runs": claim_runs(),
+            "sweeps": claim_sweeps(),
+            "budgets": claim_budgets(),
+            "timing": ARCHIVED_TIMING or TIMING,
+            "validation": "figures/validation.csv",
+            "seed": config["seed"],
+            "output": "figures/claims",
+        },
+    message:
+        "Judge the claims"
+    script:
+        "../scripts/execute_notebook.py"
