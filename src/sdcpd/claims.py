@@ -61,10 +61,8 @@ class Evidence(NamedTuple):
             sweep = self.sweeps[on["experiment"], on["n_hidden"], kind][algorithm]
         except KeyError:
             raise NotRun(f"{kind} not run") from None
-        epochs, needed = (
-            sweep[0].settings["epochs"],
-            self.budgets[on["experiment"], kind.partition("_")[0]],
-        )
+        epochs = sweep[0].settings["epochs"]
+        needed = self.budgets[on["experiment"], kind.partition("_")[0]]
         if epochs < needed:
             raise NotRun(f"{kind} run with {epochs:g} of {needed:,} epochs only")
         return sweep
@@ -274,12 +272,9 @@ def _settings(claim):
 
 
 def _measure(claim, on, setting, group, evidence):
-    row = {"id": str(claim["id"]), "experiment": on["experiment"], "n_hidden": on.get("n_hidden")}
-    row |= {
-        "part": on.get("part", ""),
-        "one": on.get("one", "sdcp_d"),
-        "other": on.get("other", ""),
-    }
+    row = {"id": str(claim["id"]), "measure": claim["measure"], "experiment": on["experiment"]}
+    row |= {"n_hidden": on.get("n_hidden"), "part": on.get("part", "")}
+    row |= {"one": on.get("one", "sdcp_d"), "other": on.get("other", "")}
     row |= {"setting": setting, "paper": paper_value(claim["measure"], on, evidence)}
     try:
         found = MEASURES[claim["measure"]](evidence, on, group)

@@ -107,10 +107,10 @@ def origin(sweeps):
     """What was swept, on what and when, in a line."""
     run = sweeps[0][0]
     s, device = run.settings, run.provenance["device"]
-    counts = "/".join(str(len(sweep)) for sweep in sweeps)
+    counts = "/".join(dict.fromkeys(str(len(sweep)) for sweep in sweeps))
     trials = f"{s['trials']} trial{'s' if s['trials'] > 1 else ''}"
     return (
-        f"{counts} settings × {trials} × {s['epochs']:g} epochs, seed {s['seed']}, "
+        f"{counts} settings each × {trials} × {s['epochs']:g} epochs, seed {s['seed']}, "
         f"{device}, {run.wall['finished'][:10]}"
     )
 
