@@ -77,20 +77,20 @@ def sweep_settings(config, groups, experiment, kind, algorithm, n_hidden):
     ----------
     kind : str
         ``tuning``: the grid of the algorithm, judged on images held out of training.
+        ``published``: a grid around what could explain the published curve.
         ``sensitivity_GROUP``: the grid of ε and λ_H, at the learning rate of S-DCP-D in that group.
     """
-    if kind == "tuning":
-        part, changes = config["tuning"], {"seed": config["tuning"]["seed"]}
+    part, changes = config[kind.partition("_")[0]], {}
+    if "grids" in part:
         of_rates = part["grids"][experiment][algorithm]
     else:
-        part, changes = config["sensitivity"], {}
         base = run_settings(
             config, groups, experiment, kind.removeprefix("sensitivity_"), algorithm, n_hidden
         )
         of_rates = {"learning_rate": [base["hyperparameters"]["learning_rate"]]} | part["grid"]
     settings = _settings(config, config["experiments"][experiment], algorithm, n_hidden)
     if kind == "tuning":
-        changes["dataset"] = settings["dataset"] + "_valid"
+        changes = {"dataset": settings["dataset"] + "_valid", "seed": part["seed"]}
     values = [dict(zip(of_rates, each, strict=True)) for each in product(*of_rates.values())]
     values = [_complete(config, experiment, algorithm, each) for each in values]
     return settings | part["experiments"][experiment] | changes | {"hyperparameters": values}

@@ -1,5 +1,6 @@
 """Seconds of training, one model at a time, as in Table 1 of the paper."""
 
+import datetime
 import time
 
 import numpy as np
@@ -8,6 +9,7 @@ from .algorithms import STEPS, Hyperparameters
 from .backend import Stream, key, synchronize
 from .engine import PLAIN
 from .rbm import initialize
+from .runs import provenance
 
 ON = 0.13  # share of the pixels that are on in the synthetic rows, as in MNIST
 SMALL_STEP = 0.01  # the learning rate does not change the time
@@ -70,3 +72,42 @@ def seconds_per_update(
             seconds[name][trial] = (time.perf_counter() - started) / n_updates
             report(trial * len(algorithms) + turn + 1)
     return seconds
+
+
+def table1(trials, bars_and_stripes, large, whole, engine=PLAIN, report=lambda title, done: None):
+    """All that Table 1 shows, as a record to be stored.
+
+    Parameters
+    ----------
+    bars_and_stripes, large : dict
+        Parameters of ``seconds_per_update``, and ``total_updates`` to which they are scaled.
+    whole : list of str
+        Algorithms of which one large trial is timed over all updates, which checks the scaling.
+
+    Returns
+    -------
+    dict
+        seconds: dataset -> algorithm -> seconds of ``total_updates`` in each trial;
+        large_to_the_end: algorithm -> seconds; settings, device, provenance, date.
+    """
+    seconds, models = {}, {"Bars & Stripes": bars_and_stripes, "Large datasets": large}
+    for title, model in models.items():
+        how = {name: value for name, value in model.items() if name != "total_updates"}
+        found = seconds_per_update(
+            **how, trials=trials, engine=engine, report=lambda done, t=title: report(t, done)
+        )
+        total = model["total_updates"]
+        seconds[title] = {name: (values * total).tolist() for name, values in found.items()}
+    in_full = {}
+    if whole:
+        how["n_updates"] = total
+        found = seconds_per_update(**how, trials=1, engine=engine, algorithms=whole)
+        in_full = {name: float(values[0] * total) for name, values in found.items()}
+    return {
+        "seconds": seconds,
+        "large_to_the_end": in_full,
+        "settings": {"bars_and_stripes": bars_and_stripes, "large": large, "trials": trials},
+        "device": engine.describe()["device"],
+        "provenance": provenance(engine),
+        "date": str(datetime.date.today()),
+    }

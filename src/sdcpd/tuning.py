@@ -33,7 +33,7 @@ def table(sweeps, published=None):
         algorithm, learning_rate, epsilon, lambda_hessian, trials, diverged (a count); area, final
         and their standard errors area_se, final_se (NaN with one trial), of the trials that did not
         diverge; distance, the root-mean-square distance of the mean curve to the published one
-        where both are known.
+        where both are known, on the training images.
     """
     rows = []
     for run in (run for sweep in sweeps for run in sweep):
@@ -56,7 +56,7 @@ def _distance(run, published):
     if published is None:
         return np.nan
     own = published[published.algorithm == run.settings["algorithm"]]
-    epochs, values = compare.curves(run)
+    epochs, values = compare.curves(run, "train")
     own = own[own.epoch <= epochs[-1]]
     if own.empty:
         return np.nan
@@ -115,27 +115,33 @@ def origin(sweeps):
     )
 
 
-def adopt(chosen, path=CONFIG / "hyperparameters.yaml"):
-    """Write chosen groups, with their evidence, as the last part of hyperparameters.yaml.
+def adopt(tunings, path=CONFIG / "hyperparameters.yaml"):
+    """Write what is chosen, with its evidence, as the last part of hyperparameters.yaml.
 
     Parameters
     ----------
-    chosen : dict
-        ``experiment_NNh`` -> (table, groups, about): as ``table`` and ``choose`` make them, and a
-        line that says where they come from.
+    tunings : dict
+        ``experiment_NNh`` -> sweeps of all algorithms, as for ``table``.
     """
     by_hand, _, _ = path.read_text(encoding="utf-8").partition(_BEGIN)
-    lines = [_BEGIN, *(f"  # {name}: {about}\n" for name, (_, _, about) in chosen.items())]
+    lines = [_BEGIN, *(f"  # {name}: {origin(sweeps)}\n" for name, sweeps in tunings.items())]
+    tables = {name: table(sweeps) for name, sweeps in tunings.items()}
+    chosen = {name: choose(tables[name], n_inner(sweeps)) for name, sweeps in tunings.items()}
     for group in (*CRITERIA, "step_matched"):
         lines.append(f"  {group}:\n")
-        for experiment, (settings, groups, _) in chosen.items():
-            lines.append(f"    {experiment}:\n")
+        for name, groups in chosen.items():
+            lines.append(f"    {name}:\n")
             for algorithm, values in groups[group].items():
                 entry = yaml.safe_dump(values, default_flow_style=True, sort_keys=False).strip()
-                why = _evidence(settings, group, algorithm, values)
+                why = _evidence(tables[name], group, algorithm, values)
                 lines.append(f"      {algorithm}: {entry} # {why}\n")
     with whole_file(path) as file:
         file.write(by_hand.rstrip("\n") + "\n\n" + "".join(lines))
+
+
+def n_inner(sweeps):
+    """d of S-DCP-D among these sweeps; 1 without it."""
+    return max(sweep[0].settings["n_inner_iterations"] for sweep in sweeps)
 
 
 def _evidence(settings, group, algorithm, values):

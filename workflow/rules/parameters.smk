@@ -63,9 +63,9 @@ def run_folders(experiment, n_hidden, group=GROUP):
 
 
 def sweep_folders(experiment, n_hidden, kind):
-    """The tuning sweeps of all algorithms, or the one of S-DCP-D."""
+    """The sweeps of all algorithms over their grids, or the one of S-DCP-D over ε and λ_H."""
     algorithms = config["experiments"][experiment]["algorithms"]
-    algorithms = algorithms if kind == "tuning" else ["sdcp_d"]
+    algorithms = algorithms if kind in ("tuning", "published") else ["sdcp_d"]
     return [sweep_folder(experiment, algorithm, n_hidden, kind) for algorithm in algorithms]
 
 
@@ -128,9 +128,11 @@ SAMPLE_FIGURES = {
     "figS_bars_and_stripes_samples": ("bars_and_stripes", 4),
 }
 SAMPLE_FIGURES = {n: what for n, what in SAMPLE_FIGURES.items() if algorithms_of(*what, GROUP)}
-TUNING_FIGURES = {
-    f"figS_tuning_{experiment}_{n}h": (experiment, n)
-    for name in config["tuning"]["experiments"]
+# name -> experiment, hidden units, kind of the sweeps
+GRID_FIGURES = {
+    f"figS_{kind}_{experiment}_{n}h": (experiment, n, kind)
+    for kind in ("tuning", "published")
+    for name in config[kind]["experiments"]
     for experiment, n in sizes(name)
 }
 # name -> experiment, hidden units, groups from which S-DCP-D's learning rate is taken
@@ -160,8 +162,8 @@ def study():
     """The names of those tunings, sensitivities and log Z that belong to ``rule all``."""
     names = [
         n
-        for n, (e, size) in TUNING_FIGURES.items()
-        if made_by_default(e, sweep_folders(e, size, "tuning"))
+        for n, (e, size, kind) in GRID_FIGURES.items()
+        if made_by_default(e, sweep_folders(e, size, kind))
     ]
     names += [
         n
@@ -276,15 +278,16 @@ def sample_parameters(wildcards):
 
 
 def tune_parameters(wildcards):
-    experiment, n_hidden = TUNING_FIGURES[wildcards.name]
+    experiment, n_hidden, kind = GRID_FIGURES[wildcards.name]
     number = {e: f for e, n, _, f in CURVE_FIGURES.values() if f and n == n_hidden}.get(experiment)
+    # the images of a tuning are not those of the published curves, but for Bars & Stripes
+    comparable = kind == "published" or experiment == "bars_and_stripes"
+    groups = CHOSEN if kind == "tuning" else ()
     return {
-        "sweeps": sweep_folders(experiment, n_hidden, "tuning"),
-        "in_use": {g: GROUPS.get(g, {}).get(f"{experiment}_{n_hidden}h", {}) for g in CHOSEN},
-        "published_figure": number if experiment == "bars_and_stripes" else None,
-        "paper_epochs": PAPER["tuning"]["experiments"][experiment].get(
-            "epochs", PAPER["experiments"][experiment]["epochs"]
-        ),
+        "sweeps": sweep_folders(experiment, n_hidden, kind),
+        "in_use": {g: GROUPS.get(g, {}).get(f"{experiment}_{n_hidden}h", {}) for g in groups},
+        "published_figure": number if comparable else None,
+        "study_epochs": study_epochs(kind, experiment),
         "output": f"figures/{wildcards.name}",
     }
 
@@ -329,7 +332,9 @@ def claim_runs():
 
 def claim_sweeps():
     """Every sweep that claims are judged by, of those that belong to ``rule all``."""
-    tunings = [(e, n, "tuning") for name, (e, n) in TUNING_FIGURES.items() if name in STUDY]
+    tunings = [
+        which for name, which in GRID_FIGURES.items() if name in STUDY and which[2] == "tuning"
+    ]
     others = [
         (e, n, f"sensitivity_{group}")
         for name, (e, n, groups) in SENSITIVITY_FIGURES.items()
@@ -347,10 +352,16 @@ def claim_budgets():
     """Epochs that runs and sweeps must have to judge a claim: the paper's, and the study's."""
     runs_ = [[name, "run", values["epochs"]] for name, values in PAPER["experiments"].items()]
     return runs_ + [
-        [name, kind, values.get("epochs", PAPER["experiments"][name]["epochs"])]
+        [name, kind, study_epochs(kind, name)]
         for kind in ("tuning", "sensitivity")
-        for name, values in PAPER[kind]["experiments"].items()
+        for name in PAPER[kind]["experiments"]
     ]
+
+
+def study_epochs(kind, experiment):
+    """Epochs that the study gives to the sweeps of an experiment."""
+    of_all = PAPER["experiments"][experiment]["epochs"]
+    return PAPER[kind]["experiments"][experiment].get("epochs", of_all)
 
 
 TIMING = f"{RESULTS}/timing/table1.json"

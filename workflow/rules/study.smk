@@ -29,7 +29,7 @@ rule sweep:
         experiment="[a-z0-9_]+",
         algorithm="[a-z_]+",
         n_hidden=r"\d+",
-        kind="tuning|sensitivity_[a-z0-9_.]+",
+        kind="tuning|published|sensitivity_[a-z0-9_.]+",
     conda:
         ENVIRONMENT
     threads: 1
@@ -46,7 +46,7 @@ rule sweep:
 
 rule tune:
     input:
-        lambda wildcards: files(sweep_folders(*TUNING_FIGURES[wildcards.name], "tuning")),
+        lambda wildcards: files(sweep_folders(*GRID_FIGURES[wildcards.name])),
         sources("archive.py", "runs.py", "compare.py", "tuning.py", "plots.py"),
         "workflow/reference/published_curves_2019.csv",
         notebook="notebooks/tune.ipynb",
@@ -58,7 +58,7 @@ rule tune:
     benchmark:
         f"logs/benchmarks/{SCALE}/{{name}}.tsv"
     wildcard_constraints:
-        name="|".join(TUNING_FIGURES),
+        name="|".join(GRID_FIGURES),
     conda:
         ENVIRONMENT
     params:
@@ -72,11 +72,7 @@ rule tune:
 rule adopt:
     # A target for whoever tunes anew: write what is chosen to hyperparameters.yaml.
     input:
-        [
-            files(sweep_folders(*TUNING_FIGURES[name], "tuning"))
-            for name in STUDY
-            if name in TUNING_FIGURES
-        ],
+        files([sweep["folder"] for sweep in claim_sweeps() if sweep["kind"] == "tuning"]),
     log:
         f"logs/{SCALE}/adopt.log",
     conda:
@@ -87,8 +83,8 @@ rule adopt:
                 "sweeps": sweep_folders(experiment, n_hidden, "tuning"),
                 "n_inner_iterations": config["experiments"][experiment]["n_inner_iterations"],
             }
-            for name, (experiment, n_hidden) in TUNING_FIGURES.items()
-            if name in STUDY
+            for name, (experiment, n_hidden, kind) in GRID_FIGURES.items()
+            if name in STUDY and kind == "tuning"
         },
     message:
         "Write the chosen settings to workflow/config/hyperparameters.yaml"

@@ -1,0 +1,201 @@
+"""The paper-scale study, piece by piece, on a machine that need not have the workflow's packages.
+
+    uv run --extra cuda13 python benchmarks/study.py PIECE [--folder results/paper]
+
+    published     settings around what could explain the published curves of MNIST
+    tuning        every algorithm's grid, judged on held-out images
+    tuned         MNIST with the settings that the tuning chose: first `study.py adopt`
+    as_published  MNIST with the settings that explain the published curves
+    table1        Table 1, one model at a time
+    sensitivity   S-DCP-D over ε and λ_H
+    log_z         log Z of the final models of `tuned` and `as_published`, estimated again
+    archive       everything that is in the folder, into workflow/archive
+    adopt         write what the archived tunings choose to hyperparameters.yaml
+
+Each reads the workflow's configuration and writes the workflow's run files; those of the archive
+are what `snakemake` then draws and judges. A piece that was interrupted, by `timeout 480` or
+otherwise, goes on with the same command and folder; what is finished is kept. The models of all
+algorithms are trained side by side. Needs python3 with numpy, scipy, pandas, pyyaml, tqdm,
+threadpoolctl and cupy; the data files in data/, or in the folder that SDCPD_DATA_MIRROR names.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from common import ROOT, engines
+
+from sdcpd import archive, experiments, repeat, runs, timing, tuning
+from sdcpd.data import whole_file
+
+
+class Study:
+    """The configuration, and where runs lie."""
+
+    def __init__(self, options):
+        self.config = experiments.read(options.scale)
+        self.groups = experiments.read_hyperparameters()
+        self.folder, self.backend = Path(options.folder), options.backend
+        self.data = os.environ.get("SDCPD_DATA_MIRROR") or ROOT / "data"
+        self.experiments = options.experiments
+
+    def sizes(self):
+        """Experiment, number of hidden units and algorithms of everything that is asked for."""
+        for name in self.experiments:
+            experiment = self.config["experiments"][name]
+            for n_hidden in experiment["n_hidden"]:
+                yield name, n_hidden, experiment["algorithms"]
+
+    def sweep(self, kind, algorithms=None):
+        """The sweeps of a kind; all algorithms of an experiment and size side by side."""
+        for name, n, all_algorithms in self.sizes():
+            names = algorithms or all_algorithms
+            settings = [self._sweep_settings(name, kind, a, n) for a in names]
+            folders = [self.folder / f"sweeps/{name}/{kind}/{a}-{n}h" for a in names]
+            if not _finished(settings, folders):
+                runs.execute_sweeps(settings, folders, self.backend, self.data)
+            say(f"{kind}, {name}, {n} hidden units", map(runs.load_sweep, folders))
+
+    def train(self, group):
+        """The runs of a group; all algorithms of an experiment and size side by side."""
+        for name, n, _ in self.sizes():
+            names = list(experiments.algorithms_of(self.groups, group, name, n))
+            if not names:
+                sys.exit(f"hyperparameters.yaml has no {group} for {name}: see study.py adopt")
+            what = [(self.config, self.groups, name, group, a, n) for a in names]
+            settings = [experiments.run_settings(*each) for each in what]
+            folders = [self.folder / f"runs/{name}/{group}/{a}-{n}h" for a in names]
+            # CG and S-DCP alone where they are step-matched: their Gibbs steps are as many.
+            if not _finished(settings, folders):
+                runs.execute_together(settings, folders, self.backend, self.data)
+            say(f"{group}, {name}, {n} hidden units", ([runs.load(f)] for f in folders))
+
+    def _sweep_settings(self, *which):
+        return experiments.sweep_settings(self.config, self.groups, *which)
+
+
+def _finished(settings, folders):
+    stored = [archive.settings_of(folder) for folder in folders]
+    return stored == json.loads(json.dumps(settings))
+
+
+def say(title, finished):
+    """A line for each run: its setting, its last values and how many trials diverged."""
+    print(title, flush=True)
+    for run in (run for sweep in finished for run in sweep):
+        values = " ".join(f"{n}={v:g}" for n, v in run.settings["hyperparameters"].items())
+        end = run.curve.groupby("trial").tail(1)
+        lost = f"  {(end.status != 'ok').sum()} diverged" if (end.status != "ok").any() else ""
+        name = run.settings["algorithm"]
+        print(
+            f"  {name:7} {values:50} train {end.train.mean():9.3f} test {end.test.mean():9.3f}{lost}"
+        )
+    print(
+        f"  {run.provenance['device']}, {run.wall['training_seconds']:.0f} s training", flush=True
+    )
+
+
+def published(study):
+    study.sweep("published")
+
+
+def tuning_(study):
+    study.sweep("tuning")
+
+
+def tuned(study):
+    for group in (*experiments.TUNED, "step_matched"):
+        study.train(group)
+
+
+def as_published(study):
+    study.train("as_published")
+
+
+def table1(study):
+    path = study.folder / "timing/table1.json"
+    record = timing.table1(**study.config["timing"], engine=engines.select(study.backend))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as file:
+        json.dump(record, file, indent=1)
+    for dataset, seconds in record["seconds"].items():
+        for name, values in seconds.items():
+            print(f"  {dataset:15} {name:7} {sum(values) / len(values):10.3f} s")
+    print(f"  to the end: {record['large_to_the_end']}")
+
+
+def sensitivity(study):
+    for group in ("as_published", "tuned_speed"):
+        if all(experiments.algorithms_of(study.groups, group, *s[:2]) for s in study.sizes()):
+            study.sweep(f"sensitivity_{group}", ["sdcp_d"])
+
+
+def log_z(study):
+    for group in ("as_published", *experiments.TUNED):
+        for name, n, algorithms in study.sizes():
+            folders = [study.folder / f"runs/{name}/{group}/{a}-{n}h" for a in algorithms]
+            found = [runs.load(f) for f in folders if (f / "run.json").exists()]
+            if found:
+                goal = study.folder / f"log_z/{name}-{group}-{n}h"
+                how = study.config["log_z"]
+                done = repeat.estimate_log_z(found, goal, **how, backend_name=study.backend,
+                                             data_folder=study.data)  # fmt: skip
+                print(done.to_string(index=False))
+
+
+def archive_(study):
+    """Only what is finished: a folder with run.json, or a whole record."""
+    places = [path.parent for path in study.folder.glob("*/*/*/*/run.json")]
+    places += [p.parent for p in study.folder.glob("log_z/*/about.json")]
+    places += [p.parent for p in study.folder.glob("timing/table1.json")]
+    for place in sorted(places):
+        archive.store(place, place.relative_to(study.folder))
+        print(f"  {place.relative_to(study.folder)}")
+    size = sum(f.stat().st_size for f in archive.FOLDER.rglob("*") if f.is_file())
+    print(f"workflow/archive: {size / 1e6:.1f} MB")
+
+
+def adopt(study):
+    chosen = {}
+    for place in sorted(archive.FOLDER.glob("sweeps/*/tuning")):
+        sizes = dict.fromkeys(f.name.rsplit("-", 1)[1] for f in sorted(place.iterdir()))
+        for size in sorted(sizes, key=lambda name: int(name[:-1])):
+            sweeps = [runs.load_sweep(f) for f in sorted(place.glob(f"*-{size}"))]
+            settings = tuning.table(sweeps)
+            d = study.config["experiments"][place.parent.name]["n_inner_iterations"]
+            groups = tuning.choose(settings, d)
+            chosen[f"{place.parent.name}_{size}"] = settings, groups, tuning.origin(sweeps)
+    tuning.adopt(chosen)
+    print(f"chosen: {', '.join(chosen)}")
+
+
+PIECES = {
+    "published": published,
+    "tuning": tuning_,
+    "tuned": tuned,
+    "as_published": as_published,
+    "table1": table1,
+    "sensitivity": sensitivity,
+    "log_z": log_z,
+    "archive": archive_,
+    "adopt": adopt,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("piece", choices=PIECES)
+    parser.add_argument("--folder", default=ROOT / "results/paper", help="of the finished runs")
+    parser.add_argument("--experiments", nargs="+", default=["mnist"], help="default: mnist")
+    parser.add_argument("--scale", default="paper", choices=("paper", "quick", "smoke"))
+    parser.add_argument("--backend", default="auto")
+    options = parser.parse_args()
+    PIECES[options.piece](Study(options))
+
+
+if __name__ == "__main__":
+    main()
