@@ -89,12 +89,10 @@ def say(title, finished):
         end = run.curve.groupby("trial").tail(1)
         lost = f"  {(end.status != 'ok').sum()} diverged" if (end.status != "ok").any() else ""
         name = run.settings["algorithm"]
-        print(
-            f"  {name:7} {values:50} train {end.train.mean():9.3f} test {end.test.mean():9.3f}{lost}"
-        )
-    print(
-        f"  {run.provenance['device']}, {run.wall['training_seconds']:.0f} s training", flush=True
-    )
+        ends = f"train {end.train.mean():9.3f} test {end.test.mean():9.3f}{lost}"
+        print(f"  {name:7} {values:50} {ends}")
+    taken = f"{run.wall['training_seconds']:.0f} s training"
+    print(f"  {run.provenance['device']}, {taken}", flush=True)
 
 
 def published(study):
@@ -158,17 +156,14 @@ def archive_(study):
 
 
 def adopt(study):
-    chosen = {}
+    tunings = {}
     for place in sorted(archive.FOLDER.glob("sweeps/*/tuning")):
         sizes = dict.fromkeys(f.name.rsplit("-", 1)[1] for f in sorted(place.iterdir()))
         for size in sorted(sizes, key=lambda name: int(name[:-1])):
-            sweeps = [runs.load_sweep(f) for f in sorted(place.glob(f"*-{size}"))]
-            settings = tuning.table(sweeps)
-            d = study.config["experiments"][place.parent.name]["n_inner_iterations"]
-            groups = tuning.choose(settings, d)
-            chosen[f"{place.parent.name}_{size}"] = settings, groups, tuning.origin(sweeps)
-    tuning.adopt(chosen)
-    print(f"chosen: {', '.join(chosen)}")
+            of_size = [runs.load_sweep(f) for f in sorted(place.glob(f"*-{size}"))]
+            tunings[f"{place.parent.name}_{size}"] = of_size
+    tuning.adopt(tunings)
+    print(f"chosen: {', '.join(tunings)}")
 
 
 PIECES = {

@@ -79,10 +79,7 @@ rule adopt:
         ENVIRONMENT
     params:
         tunings=lambda wildcards: {
-            f"{experiment}_{n_hidden}h": {
-                "sweeps": sweep_folders(experiment, n_hidden, "tuning"),
-                "n_inner_iterations": config["experiments"][experiment]["n_inner_iterations"],
-            }
+            f"{experiment}_{n_hidden}h": sweep_folders(experiment, n_hidden, kind)
             for name, (experiment, n_hidden, kind) in GRID_FIGURES.items()
             if name in STUDY and kind == "tuning"
         },
