@@ -1,15 +1,23 @@
-"""Write the README's performance table from the newest records.
+"""Write the README's tables: performance from the newest records, claims from the last full run.
 
 uv run python benchmarks/readme.py               changes README.md
-uv run python benchmarks/readme.py --check       fails if it is not what the records say
+uv run python benchmarks/readme.py --figures     first keeps the claims and pictures of figures/
+uv run python benchmarks/readme.py --check       fails if it is not what is kept
 """
 
+import csv
 import json
+import shutil
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-START, END = "<!-- performance: benchmarks/readme.py -->\n", "<!-- end of performance -->\n"
+KEPT = ROOT / "workflow/archive/figures"  # of the run that the README shows
+PICTURES = (
+    *("fig1_bars_and_stripes", "fig2_mnist", "fig3_caltech", "fig4_kannada", "fig5_mnist_samples"),
+    *("figS_bars_and_stripes_4h_tuned_speed", "figS_tuning_bars_and_stripes_4h"),
+    *("figS_sensitivity_bars_and_stripes",),
+)
 
 
 def newest(name, device):
@@ -61,13 +69,36 @@ def section(device, title):
     return [*lines, ""]
 
 
+def claims():
+    """The verdicts of the run that was kept."""
+    with (KEPT / "claims.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    lines = [f"| {' | '.join(rows[0])} |", "|" + "---|" * len(rows[0])]
+    return [*lines, *(f"| {' | '.join(row.values())} |" for row in rows), ""]
+
+
+def keep():
+    """Copy the claims and the pictures that the README shows from figures/."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    for name in (*(f"{picture}.png" for picture in PICTURES), "claims.csv"):
+        shutil.copyfile(ROOT / "figures" / name, KEPT / name)
+
+
+def replace(text, name, lines):
+    """The text with ``lines`` between the two marks of this name."""
+    start, end = f"<!-- {name}: benchmarks/readme.py -->\n", f"<!-- end of {name} -->\n"
+    before, rest = text.split(start)
+    _, after = rest.split(end)
+    return before + start + "\n".join(["", *lines]) + "\n" + end + after
+
+
 def main():
+    if "--figures" in sys.argv[1:]:
+        keep()
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
-    before, rest = text.split(START)
-    _, after = rest.split(END)
-    lines = ["", *section("cpu", "One CPU core"), *section("gpu", "One GPU")]
-    new = before + START + "\n".join(lines) + "\n" + END + after
+    lines = [*section("cpu", "One CPU core"), *section("gpu", "One GPU")]
+    new = replace(replace(text, "performance", lines), "claims", claims())
     if "--check" in sys.argv[1:]:
         sys.exit("README.md: run benchmarks/readme.py" if new != text else 0)
     readme.write_text(new, encoding="utf-8")

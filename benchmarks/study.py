@@ -135,7 +135,7 @@ def log_z(study):
         for name, n, algorithms in study.sizes():
             folders = [study.folder / f"runs/{name}/{group}/{a}-{n}h" for a in algorithms]
             found = [runs.load(f) for f in folders if (f / "run.json").exists()]
-            if found:
+            if found and found[0].settings["ais"]:  # else it is exact
                 goal = study.folder / f"log_z/{name}-{group}-{n}h"
                 how = study.config["log_z"]
                 done = repeat.estimate_log_z(found, goal, **how, backend_name=study.backend,

@@ -1,14 +1,16 @@
-"""What several test files share: small random models, brute-force oracles, the real datasets."""
+"""What several test files share: small models and runs, brute-force oracles, the real datasets."""
 
 import itertools
 import os
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from sdcpd import ROOT, data
 from sdcpd.rbm import Parameters
+from sdcpd.runs import Run
 
 
 def random_models(n_visible, n_hidden, seed, scale=1.0, replicas=1, dtype=np.float64):
@@ -38,6 +40,28 @@ def joint_probabilities(theta, replica=0):
     """p(v, h) of one model, (2^m, 2^n)."""
     weights = np.exp(joint_log_weights(theta, replica))
     return weights / weights.sum()
+
+
+def run_of(epochs, test, theta=None, **settings):
+    """A run with these test log-likelihoods (trials, epochs); NaN: diverged, nothing after it.
+
+    The train log-likelihood is one nat higher.
+    """
+    rows = []
+    for trial, values in enumerate(np.array(test, float)):
+        for epoch, value in zip(epochs, values, strict=True):
+            alive = not np.isnan(value)
+            value, status = (value, "ok") if alive else (-99.0, "diverged")
+            rows.append((trial, epoch, round(10 * epoch), value + 1, value, status))
+            if not alive:
+                break
+    curve = pd.DataFrame(rows, columns=["trial", "epoch", "update", "train", "test", "status"])
+    curve = curve.sort_values(["update", "trial"], ignore_index=True)
+    about = {"dataset": "mnist", "algorithm": "cd", "n_hidden": 500, "trials": len(test)}
+    about |= {"epochs": epochs[-1], "n_inner_iterations": 1, "seed": 1}
+    about |= {"hyperparameters": {"learning_rate": 0.1}} | settings
+    wall = {"finished": "2026-01-02T03:04:05+00:00"}
+    return Run(about, {"device": "CPU test"}, curve, theta, wall, tuple(range(len(test))))
 
 
 @pytest.fixture(scope="session")

@@ -20,11 +20,13 @@ import yaml
 from sdcpd import ROOT, data, runs
 
 NO_DATA = ("fig1_bars_and_stripes.pdf", "figS_bars_and_stripes_samples.pdf", "validation.md")
+NO_DATA += ("figS_tuning_bars_and_stripes_4h.pdf", "figS_sensitivity_bars_and_stripes.pdf")
 NO_DATA = tuple(f"figures/{name}" for name in (*NO_DATA, "table1_timing.md"))
 MADE = {
     "curves": ("pdf", "png", "svg", "csv"),
     "samples": ("pdf", "png", "svg", "npz"),
     "table": ("csv", "md", "tex"),
+    "grid": ("pdf", "png", "svg", "csv", "md", "tex"),
 }
 CD = "results/smoke/runs/bars_and_stripes/as_published/cd-4h"
 
@@ -93,6 +95,7 @@ def made(name):
     kind = (
         "samples" if name.endswith("samples") else "curves" if name.startswith("fig") else "table"
     )
+    kind = "grid" if "tuning" in name else kind
     return [f"figures/{name}.{suffix}" for suffix in MADE[kind]]
 
 
@@ -100,12 +103,14 @@ def test_smoke_makes_every_figure_and_table(project):
     names = [
         "fig1_bars_and_stripes",
         "figS_bars_and_stripes_samples",
+        "figS_tuning_bars_and_stripes_4h",
+        "figS_sensitivity_bars_and_stripes",
         "table1_timing",
         "validation",
     ]
     if have_data():
         names += ["fig2_mnist", "fig3_caltech", "fig4_kannada", "fig5_mnist_samples"]
-        names += ["figS_caltech_samples", "figS_kannada_samples"]
+        names += ["figS_caltech_samples", "figS_kannada_samples", "claims", "log_z_mnist"]
     for name in names:
         for file in made(name):
             assert (project / file).stat().st_size > 100, file
@@ -134,7 +139,7 @@ def test_reduced_budget_is_stated_on_the_figure(project):
 
 
 def test_table_says_that_it_is_scaled(project):
-    assert "scaled to 60,000" in (project / "figures/table1_timing.md").read_text()
+    assert "scaled to 100" in (project / "figures/table1_timing.md").read_text()
 
 
 def test_every_check_of_the_validation_holds(project):
@@ -158,7 +163,8 @@ def test_one_setting_reruns_exactly_what_depends_on_it(project):
         _, printed = run(project, "-n", *(() if have_data() else NO_DATA))
     finally:
         path.write_text(original)
-    assert jobs(printed) == {"train": 1, "curves": 1, "samples": 1}, printed[-3000:]
+    expected = {"train": 1, "curves": 1, "samples": 1} | ({"claims": 1} if have_data() else {})
+    assert jobs(printed) == expected, printed[-3000:]
     assert "Train pcd on bars_and_stripes, 4 hidden units" in printed
 
 
@@ -168,6 +174,76 @@ def test_single_figure_needs_only_its_own_runs(tmp_path):
     assert jobs(printed) == {"train": 5, "curves": 1}
     _, printed = run(fresh, "-n", "figures/fig2_mnist.pdf")
     assert jobs(printed) == {"download": 1, "train": 5, "curves": 1}
+    _, printed = run(fresh, "-n", "figures/figS_published_mnist_500h.pdf", config=["scale=quick"])
+    assert "figS_published_mnist_500h" in printed
+    _, printed = run(fresh, "-n", "figures/figS_tuning_caltech_20h.pdf")
+    assert jobs(printed) == {"download": 1, "sweep": 5, "tune": 1}
+
+
+def test_large_datasets_come_from_the_archive_where_there_is_no_gpu(tmp_path):
+    fresh = copy_project(tmp_path / "project")
+    _, printed = run(fresh, "-n", "figures/fig2_mnist.pdf", config=["scale=quick"])
+    assert jobs(printed) == {"curves": 1} and "--config runs=train" in printed
+    # not if hyperparameters.yaml has others by now
+    path = fresh / "workflow/config/hyperparameters.yaml"
+    path.write_text(path.read_text().replace("learning_rate: 0.0012", "learning_rate: 0.0013"))
+    _, printed = run(fresh, "-n", "figures/fig2_mnist.pdf", config=["scale=quick"])
+    assert jobs(printed) == {"download": 1, "train": 1, "curves": 1}
+
+
+def test_tampered_archive_is_refused_in_one_line(tmp_path):
+    fresh = copy_project(tmp_path / "project")
+    curve = fresh / "workflow/archive/runs/mnist/as_published/cg-500h/curve.csv"
+    curve.write_text(curve.read_text().replace("-1", "-2", 1))
+    status, printed = run(fresh, "figures/fig2_mnist.pdf", config=["scale=quick"])
+    failed = [line for line in printed.splitlines() if line.startswith("  failed: ")]
+    assert status != 0 and len(failed) == 1
+    assert "cg-500h/curve.csv is not the file that was archived" in failed[0]
+
+
+def test_replay_without_data_says_so_and_does_not_fail(tmp_path):
+    fresh = copy_project(tmp_path / "project")
+    path = fresh / "workflow/config/datasets.yaml"
+    path.write_text(re.sub(r"https://\S+", "https://127.0.0.1:9/nothing", path.read_text()))
+    target = "figures/replay_mnist.md"
+    status, printed = run(fresh, target, config=["scale=quick"], SDCPD_DATA_MIRROR="")
+    assert status == 0, printed[-3000:]
+    assert "not compared" in (fresh / target).read_text()
+
+
+def test_study_fills_the_archive_that_the_workflow_reads(tmp_path):
+    """Every piece of benchmarks/study.py on Bars & Stripes; then figures from the archive alone."""
+    fresh = copy_project(tmp_path / "project")
+    shutil.rmtree(fresh / "workflow/archive")
+
+    def study(piece):
+        program = [sys.executable, "benchmarks/study.py", piece, "--scale", "smoke"]
+        program += ["--experiments", "bars_and_stripes", "--folder", "results/by_hand"]
+        subprocess.run(program, cwd=fresh, env=environment(fresh), check=True, timeout=300)
+
+    for piece in ("tuning", "archive", "adopt", "tuned", "as_published", "sensitivity", "log_z"):
+        study(piece)
+    study("archive")
+    known = yaml.safe_load((fresh / "workflow/config/hyperparameters.yaml").read_text())
+    tuned = known["hyperparameters"]["tuned_final"]["bars_and_stripes_4h"]
+    assert set(tuned) == {"cd", "pcd", "cg", "sdcp", "sdcp_d"}
+    targets = [f"figures/{name}.pdf" for name in ("fig1_bars_and_stripes",)]
+    targets += ["figures/figS_bars_and_stripes_4h_tuned_speed.pdf"]
+    targets += ["figures/figS_tuning_bars_and_stripes_4h.pdf"]
+    targets += ["figures/figS_sensitivity_bars_and_stripes.pdf"]
+    status, printed = run(fresh, *targets, config=["runs=archive"])
+    assert status == 0, printed[-3000:]
+    assert not list((fresh / "results/smoke").glob("runs/*"))
+    assert "step-matched" in Path(fresh / targets[1]).with_suffix(".svg").read_text()
+    for target in targets:
+        assert "archived runs" in Path(fresh / target).with_suffix(".svg").read_text(), target
+    # What is adopted is what the notebook would choose.
+    notebook = fresh / "results/smoke/notebooks/figS_tuning_bars_and_stripes_4h.ipynb"
+    assert "To use what is chosen here" not in notebook.read_text()
+    # and finished pieces are not run again
+    before = {f: f.stat().st_mtime for f in (fresh / "results/by_hand").rglob("run.json")}
+    study("tuning")
+    assert before == {f: f.stat().st_mtime for f in (fresh / "results/by_hand").rglob("run.json")}
 
 
 def test_report_is_built(project):
@@ -193,6 +269,11 @@ def test_report_is_built(project):
         ("hyperparameters=best", "choose one of as_published"),
         ("backend=fortran", "unknown backend 'fortran'"),
         ('experiments={"mnist": {"epoch": 3}}', "'epoch' was unexpected"),
+        ("runs=never", "'never' is not one of"),
+        (
+            'tuning={"grids": {"mnist": {"cd": {"learning_rate": [0.1]}}}}',
+            "tuning.grids.mnist: every algorithm must get the same number of settings, not 1 and 2",
+        ),
     ],
 )
 def test_wrong_setting_is_refused_in_one_line(setting, words):
@@ -255,7 +336,8 @@ def test_broken_notebook_fails_and_can_be_read(project, before, after, words):
 def test_notebooks_run_by_hand_with_their_own_parameters(tmp_path):
     fresh = copy_project(tmp_path / "project")
     folder = fresh / "notebooks"
-    for name in ("train", "curves", "samples", "timing", "validation"):
+    names = ("train", "curves", "samples", "timing", "validation", "sweep", "tune", "sensitivity")
+    for name in (*names, "log_z", "claims"):
         papermill = [sys.executable, "-m", "papermill", "-k", "python3", "--no-progress-bar"]
         subprocess.run(
             [*papermill, f"{name}.ipynb", tmp_path / f"{name}.ipynb"],

@@ -2,8 +2,8 @@
 
 They are inputs of the workflow, for machines on which the large datasets would take days. Laid out
 as ``results/<scale>/``, with the same parts in the same formats, but that of a run's models only
-the best trial's is kept, in half precision (``runs.load`` tells which trial it is). Every file is
-listed with its checksum in ``SHA256SUMS``, which ``sha256sum -c SHA256SUMS`` reads, too.
+the best trial's is kept, in half precision (``runs.load`` tells which trial it is). Their checksums
+are in ``SHA256SUMS``, which ``sha256sum -c SHA256SUMS`` reads, too.
 """
 
 import hashlib
@@ -71,8 +71,9 @@ def store(folder, target):
     """
     folder, goal = Path(folder), FOLDER / target
     goal.mkdir(parents=True, exist_ok=True)
-    for part in sorted(folder.glob("*.json")) + sorted(folder.glob("*.csv")):
-        shutil.copyfile(part, goal / part.name)
+    for part in sorted(folder.iterdir()):
+        if part.name.endswith((".json", ".csv", ".csv.gz")):
+            shutil.copyfile(part, goal / part.name)
     if (folder / "models.npz").exists():
         _store_best(folder, goal)
     write_sums()
@@ -94,10 +95,11 @@ def _store_best(folder, goal):
 
 
 def write_sums():
-    """List every archived file with its checksum, anew."""
-    files = sorted(
-        f for f in FOLDER.rglob("*") if f.is_file() and f.suffix in (".json", ".csv", ".npz")
+    """List every file of a finished run with its checksum, anew."""
+    parts = (
+        f for part in ("runs", "sweeps", "log_z", "timing") for f in (FOLDER / part).rglob("*")
     )
+    files = sorted(f for f in parts if f.is_file())
     lines = [
         f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(FOLDER).as_posix()}\n"
         for file in files

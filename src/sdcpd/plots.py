@@ -523,12 +523,30 @@ def _heat(
 # ------------------------------------------------------------------------------- claims
 
 
-def verdict_table(verdicts):
-    """``claims.verdicts`` for readers."""
-    places = zip(verdicts.experiment, verdicts.n_hidden, strict=True)
-    shown = verdicts.assign(dataset=[_where(*place) for place in places])
-    columns = ["id", "claim", "place", "dataset", "as published", "tuned", "verdict"]
-    return shown[columns].rename(columns={"id": "no."})
+def verdict_table(verdicts, measured, claims):
+    """``claims.verdicts`` for readers, each with the measurement that decides it.
+
+    Where a claim needs several, the one that is furthest on the side on which the claim fails.
+    """
+    about = {str(claim["id"]): claim for claim in claims}
+    rows = []
+    for row in verdicts.itertuples():
+        same = (measured.id == row.id) & (measured.experiment == row.experiment)
+        same &= measured.n_hidden.fillna(0) == (0 if pd.isna(row.n_hidden) else row.n_hidden)
+        own, claim = measured[same], about[row.id]
+        shown = {"no.": row.id, "claim": claim["claim"]}
+        shown |= {
+            "dataset": _where(row.experiment, row.n_hidden),
+            "holds if": rule_text(claim),
+            "paper": _paper(own, claim),
+        }
+        for setting, column in (("as published", "as published"), ("tuned", "tuned")):
+            part = own[own.setting.isin([setting, ""])]
+            shown[column] = _ours(_decisive(part, claim)) if len(part) else ""
+        if (own.setting == "").all():
+            shown["tuned"] = "same"
+        rows.append(shown | {"verdict": row.verdict})
+    return pd.DataFrame(rows)
 
 
 def measurement_table(measured, claims):
@@ -537,24 +555,54 @@ def measurement_table(measured, claims):
     rows = []
     for row in measured.itertuples():
         form = _share if judge.is_percentage(row.measure) else _number
-        other = f"{LABELS.get(row.one, row.one)} vs {LABELS[row.other]}" if row.other else ""
-        ours = form(row.ours) if row.trials else row.note
-        if row.trials > 1 and row.low != row.high:
-            ours += f" [{form(row.low)}, {form(row.high)}]"
         rows.append(
             {
                 "no.": row.id,
                 "dataset": _where(row.experiment, row.n_hidden),
-                "of": ", ".join(part for part in (other, row.part) if part),
+                "of": ", ".join(part for part in (_against(row), row.part) if part),
                 "setting": row.setting,
                 "paper": form(row.paper) if pd.notna(row.paper) else "",
-                "ours [95 % interval]": ours,
+                "ours [95 % interval]": _ours(row, against=False),
                 "trials": row.trials or "",
                 "holds if": rule_text(about[row.id]),
                 "outcome": row.outcome,
             }
         )
     return pd.DataFrame(rows)
+
+
+def _decisive(own, claim, column="ours"):
+    """The row whose measurement speaks most against the claim; one that was not run only if all."""
+    known = own[own[column].notna()]
+    if known.empty:
+        return own.iloc[0]
+    ((how, bound),) = claim["holds_if"].items()
+    if how == "between":
+        return known.loc[(known[column] - np.mean(bound)).abs().idxmax()]
+    return known.loc[known[column].idxmin() if how == "above" else known[column].idxmax()]
+
+
+def _ours(row, against=True):
+    form = _share if judge.is_percentage(row.measure) else _number
+    if not row.trials:
+        return row.note
+    text = form(row.ours)
+    if row.trials > 1 and row.low != row.high:
+        text += f" [{form(row.low)}, {form(row.high)}]"
+    return f"{text} {_against(row)}".rstrip() if against else text
+
+
+def _paper(own, claim):
+    form = _share if judge.is_percentage(claim["measure"]) else _number
+    row = _decisive(own, claim, "paper")
+    return f"{form(row.paper)} {_against(row)}".rstrip() if pd.notna(row.paper) else ""
+
+
+def _against(row):
+    if not row.other:
+        return ""
+    one = "" if row.one == "sdcp_d" else f"{LABELS[row.one]} "
+    return f"{one}vs {LABELS[row.other]}"
 
 
 def rule_text(claim):

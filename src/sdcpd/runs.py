@@ -10,10 +10,11 @@ is a folder of plain files, each written whole and moved into place:
     wall.json    when it ran and how long it took; apart, so that the others are reproducible
 
 A sweep trains one algorithm with many values of its hyperparameters, side by side. Its file is the
-same without models: ``hyperparameters`` is a list, and a column ``setting`` of the curve counts
-in it.
+same without models: ``hyperparameters`` is a list, and a column ``setting`` of the curve, which is
+compressed, counts in it.
 """
 
+import gzip
 import hashlib
 import io
 import json
@@ -38,8 +39,8 @@ from .rbm import Parameters, initialize
 from .training import train, updates_per_epoch
 
 FORMAT = 2
-SWEEP_FILES = ("run.json", "curve.csv", "wall.json")
-FILES = (*SWEEP_FILES, "models.npz")
+FILES = ("run.json", "curve.csv", "models.npz", "wall.json")
+SWEEP_FILES = ("run.json", "curve.csv.gz", "wall.json")
 SOURCES = (
     *("backend.py", "rbm.py", "engine.py", "compiled.py", "split.py", "kernels.cu"),
     *("algorithms.py", "training.py", "likelihood.py", "data.py", "runs.py"),
@@ -403,8 +404,13 @@ def save(run, folder):
     if run.theta is not None:
         with whole_file(folder / "models.npz", "wb") as file:
             np.savez(file, W=run.theta.W, b=run.theta.b, c=run.theta.c, trials=run.trials)
-    with whole_file(folder / "curve.csv") as file:
-        run.curve.to_csv(file, index=False, float_format="%.10g")
+    if run.theta is not None:
+        with whole_file(folder / "curve.csv") as file:
+            run.curve.to_csv(file, index=False, float_format="%.10g")
+    else:
+        text = run.curve.to_csv(index=False, float_format="%.7g")
+        with whole_file(folder / "curve.csv.gz", "wb") as file:
+            file.write(gzip.compress(text.encode(), mtime=0))  # the same bytes every time
     with whole_file(folder / "wall.json") as file:
         json.dump(run.wall, file, indent=2)
     with whole_file(folder / "run.json") as file:
@@ -421,7 +427,7 @@ def load(folder):
     """
     folder = Path(folder)
     with _reading(folder):
-        run = _load_all_but_models(folder)
+        run = _load_all_but_models(folder, archive.read(folder / "curve.csv"))
         content = io.BytesIO(archive.read(folder / "models.npz"))
         with np.load(content, allow_pickle=False) as arrays:
             theta = Parameters(*(arrays[name].astype(np.float32) for name in "Wbc"))
@@ -433,7 +439,8 @@ def load_sweep(folder):
     """Read the file of a sweep: a list of Run, one a setting, no models; raises as ``load``."""
     folder = Path(folder)
     with _reading(folder):
-        sweep = _load_all_but_models(folder)
+        curve = gzip.decompress(archive.read(folder / "curve.csv.gz"))
+        sweep = _load_all_but_models(folder, curve)
         return [
             sweep._replace(
                 settings=sweep.settings | {"hyperparameters": values},
@@ -443,12 +450,12 @@ def load_sweep(folder):
         ]
 
 
-def _load_all_but_models(folder):
+def _load_all_but_models(folder, curve):
     about = json.loads(archive.read(folder / "run.json"))
     if about["format"] != FORMAT:
         found = about["format"]
         raise RunError(f"{folder}: run file format {found}, expected {FORMAT}: run it again")
-    curve = pd.read_csv(io.BytesIO(archive.read(folder / "curve.csv")))
+    curve = pd.read_csv(io.BytesIO(curve))
     if not {"trial", "epoch", "update", "train", "test", "status"} <= set(curve.columns):
         raise ValueError("curve.csv lacks columns")
     wall = json.loads(archive.read(folder / "wall.json"))

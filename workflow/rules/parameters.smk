@@ -69,7 +69,7 @@ def sweep_folders(experiment, n_hidden, kind):
     return [sweep_folder(experiment, algorithm, n_hidden, kind) for algorithm in algorithms]
 
 
-def files(folders, parts=("run.json", "curve.csv", "wall.json")):
+def files(folders, parts):
     """The named parts of these runs or sweeps."""
     return [f"{folder}/{part}" for folder in folders for part in parts]
 

@@ -46,7 +46,7 @@ rule sweep:
 
 rule tune:
     input:
-        lambda wildcards: files(sweep_folders(*GRID_FIGURES[wildcards.name])),
+        lambda wildcards: files(sweep_folders(*GRID_FIGURES[wildcards.name]), runs.SWEEP_FILES),
         sources("archive.py", "runs.py", "compare.py", "tuning.py", "plots.py"),
         "workflow/reference/published_curves_2019.csv",
         notebook="notebooks/tune.ipynb",
@@ -72,7 +72,7 @@ rule tune:
 rule adopt:
     # A target for whoever tunes anew: write what is chosen to hyperparameters.yaml.
     input:
-        files([sweep["folder"] for sweep in claim_sweeps() if sweep["kind"] == "tuning"]),
+        files([s["folder"] for s in claim_sweeps() if s["kind"] == "tuning"], runs.SWEEP_FILES),
     log:
         f"logs/{SCALE}/adopt.log",
     conda:
@@ -91,7 +91,9 @@ rule adopt:
 
 rule sensitivity:
     input:
-        lambda wildcards: files(sensitivity_parameters(wildcards)["sweeps"].values()),
+        lambda wildcards: files(
+            sensitivity_parameters(wildcards)["sweeps"].values(), runs.SWEEP_FILES
+        ),
         sources("archive.py", "runs.py", "compare.py", "plots.py"),
         notebook="notebooks/sensitivity.ipynb",
     output:
@@ -147,7 +149,7 @@ rule log_z:
 rule replay:
     # No input of data: without them the table says that nothing could be compared.
     input:
-        files([f"{ARCHIVE}/runs/mnist/as_published/sdcp_d-500h"]),
+        files([f"{ARCHIVE}/runs/mnist/as_published/sdcp_d-500h"], runs.FILES),
         sources("archive.py", "repeat.py", "plots.py", *runs.SOURCES),
         notebook="notebooks/replay.ipynb",
     output:
@@ -177,7 +179,7 @@ rule replay:
 rule claims:
     input:
         files([run["folder"] for run in claim_runs()], runs.FILES),
-        files([sweep["folder"] for sweep in claim_sweeps()]),
+        files([sweep["folder"] for sweep in claim_sweeps()], runs.SWEEP_FILES),
         sources("archive.py", "runs.py", "compare.py", "claims.py", "plots.py"),
         "workflow/reference/claims.yaml",
         "workflow/reference/published_curves_2019.csv",
