@@ -89,6 +89,53 @@ def test_kannada_mnist(real_dataset):
     assert_is(real_dataset("kannada_mnist"), (60_000, 10_000), (0.08160, 0.07122))
 
 
+# -------------------------------------------------------- held out for hyperparameters
+
+
+def test_the_last_training_images_of_mnist_are_held_out(real_dataset):
+    """What is left to train on and what is judged by are disjoint rows of the training images."""
+    whole, held = real_dataset("mnist"), real_dataset("mnist_valid")
+    assert held.train.shape == (50_000, 784) and held.test.shape == (10_000, 784)
+    np.testing.assert_array_equal(np.concatenate([held.train, held.test]), whole.train)
+    assert held.valid is None and held.image_shape == (28, 28)
+    assert (held.test != whole.test).any(1).mean() > 0.99
+
+
+def test_caltech_is_judged_by_its_own_validation_split(real_dataset):
+    whole, held = (real_dataset(f"caltech101_silhouettes{end}") for end in ("", "_valid"))
+    np.testing.assert_array_equal(held.train, whole.train)
+    np.testing.assert_array_equal(held.test, whole.valid)
+
+
+def test_bars_and_stripes_have_nothing_to_hold_out(tmp_path):
+    dataset = load("bars_and_stripes_valid", tmp_path)
+    np.testing.assert_array_equal(dataset.train, bars_and_stripes(3))
+    assert dataset.test is dataset.train and data.files_of("bars_and_stripes_valid") == []
+
+
+@pytest.mark.parametrize("name", ["mnist", "mnist_bernoulli", "kannada_mnist"])
+def test_test_images_stay_out_of_sight(name, tmp_path, monkeypatch):
+    """Each image has a number of its own, in binary."""
+    numbers = np.arange(30)
+    images = ((numbers[:, None] >> np.arange(784).clip(max=31)) & 1).astype(np.uint8)
+    monkeypatch.setattr(data, "HELD_OUT", 7)
+    monkeypatch.setattr(data, "_verified", lambda path, file: path)
+    monkeypatch.setitem(data._READERS, name, lambda *paths: (images[:20], None, images[20:]))
+    held = load(f"{name}_valid", tmp_path)
+    weights = 2 ** np.arange(5)
+    assert (held.train[:, :5] @ weights).tolist() == list(range(13))
+    assert (held.test[:, :5] @ weights).tolist() == list(range(13, 20))
+    assert (load(name, tmp_path).test[:, :5] @ weights).tolist() == list(range(20, 30))
+    assert data.files_of(f"{name}_valid") == data.files_of(name)
+
+
+@pytest.mark.parametrize("of", [load, data.files_of])
+def test_unknown_dataset_with_images_held_out(of):
+    with pytest.raises(DataError, match="unknown dataset 'mist': choose one of bars") as error:
+        of("mist_valid")
+    one_line(error)
+
+
 # ------------------------------------------------------------ small files for all else
 
 

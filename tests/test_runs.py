@@ -590,6 +590,116 @@ def test_runs_of_other_settings_are_not_mixed(changes, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
+# ------------------------------------------------------------------------------- sweeps
+
+
+def sweep_of(algorithm, *values, **changes):
+    """Settings of a sweep over learning rates."""
+    grid = [HYPER[algorithm] | {"learning_rate": value} for value in values]
+    return settings(algorithm, hyperparameters=grid, ais=AIS, **changes)
+
+
+def sweeps_of_two():
+    return [sweep_of("cd", 0.1, 0.3, n_gibbs_steps=2), sweep_of("sdcp_d", 0.2, 0.05, 0.4, trials=1)]
+
+
+def execute_sweeps(given, *folders):
+    return runs.execute_sweeps(given, folders, "numpy")
+
+
+def test_each_setting_of_a_sweep_is_the_run_made_alone(tmp_path):
+    given = sweeps_of_two()
+    sweeps = execute_sweeps(given, tmp_path / "cd", tmp_path / "sdcp_d")
+    assert [len(sweep) for sweep in sweeps] == [2, 3]
+    for sweep, of_sweep in zip(sweeps, given, strict=True):
+        for run, values in zip(sweep, of_sweep["hyperparameters"], strict=True):
+            alone = of_sweep | {"hyperparameters": values}
+            assert run.settings == alone and run.theta is None
+            expected = runs.execute(alone, None, "numpy").curve
+            pd.testing.assert_frame_equal(run.curve, expected, check_exact=True)
+    for name in ("cd", "sdcp_d"):
+        files = sorted(path.name for path in (tmp_path / name).iterdir())
+        assert files == sorted(runs.SWEEP_FILES)
+
+
+def test_sweep_file_round_trip(tmp_path):
+    given = sweeps_of_two()
+    sweeps = execute_sweeps(given, tmp_path / "cd", tmp_path / "new" / "sdcp_d")
+    for sweep, of_sweep, name in zip(sweeps, given, ("cd", "new/sdcp_d"), strict=True):
+        about = json.loads((tmp_path / name / "run.json").read_text())
+        assert about["settings"] == of_sweep
+        for run, loaded in zip(sweep, runs.load_sweep(tmp_path / name), strict=True):
+            assert loaded.settings == run.settings and loaded.theta is None
+            assert (loaded.provenance, loaded.wall) == (run.provenance, run.wall)
+            curve = loaded.curve.reset_index(drop=True)  # seven digits
+            pd.testing.assert_frame_equal(run.curve, curve, check_dtype=False, rtol=1e-6, atol=0)
+
+
+def test_interrupted_sweeps_go_on(tmp_path, monkeypatch):
+    folders = [tmp_path / "cd", tmp_path / "sdcp_d"]
+    undisturbed = execute_sweeps(sweeps_of_two(), *folders)
+    written = [(folder / "curve.csv.gz").read_bytes() for folder in folders]
+    for folder in folders:
+        shutil.rmtree(folder)
+    once(monkeypatch, runs.Progress, "update", lambda self, done: done == 5)
+    with pytest.raises(Interruption):
+        execute_sweeps(sweeps_of_two(), *folders)
+    assert [p.name for p in tmp_path.rglob("*.*")] == ["checkpoint-0.npz"]
+    resumed = execute_sweeps(sweeps_of_two(), *folders)
+    assert resumed[0][0].wall["resumed_at_update"] == 3
+    for sweep, expected in zip(resumed, undisturbed, strict=True):
+        for one, other in zip(sweep, expected, strict=True):
+            pd.testing.assert_frame_equal(one.curve, other.curve, check_exact=True)
+    assert [(folder / "curve.csv.gz").read_bytes() for folder in folders] == written
+    assert not list(tmp_path.rglob("checkpoint*"))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_setting_that_diverges_disturbs_no_other(tmp_path):
+    given = sweep_of("cd", 0.1, 1e3, 0.3)
+    (sweep,) = execute_sweeps([given], tmp_path)
+    for number in (0, 2):
+        alone = given | {"hyperparameters": given["hyperparameters"][number]}
+        expected = runs.execute(alone, None, "numpy").curve
+        pd.testing.assert_frame_equal(sweep[number].curve, expected, check_exact=True)
+    loaded = runs.load_sweep(tmp_path)
+    diverged = [(run.curve.status == "diverged").sum() for run in loaded]
+    assert diverged == [0, 2, 0] and len(loaded[1].curve) == 4
+
+
+SWEEP_DAMAGE = {
+    "empty": lambda content: b"",
+    "zeros": lambda content: bytes(len(content)),
+    "cut": lambda content: content[:-20],
+    "almost nothing": lambda content: content[:5],
+    "not compressed": lambda content: b"trial,epoch\n0,0\n",
+    "no such compression": lambda content: content[:10] + b"\xff" + content[11:],
+    "wrong values": lambda content: content[:-40] + bytes(4) + content[-36:],
+}
+
+
+@pytest.mark.parametrize("damage", SWEEP_DAMAGE)
+def test_damaged_sweep(damage, tmp_path):
+    change = SWEEP_DAMAGE[damage]
+    execute_sweeps([sweep_of("cd", 0.1, 0.3)], tmp_path)
+    path = tmp_path / "curve.csv.gz"
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(runs.RunError, match="damaged run file: delete it and run again") as error:
+        runs.load_sweep(tmp_path)
+    assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
+    path.unlink()
+    with pytest.raises(runs.RunError, match="curve.csv.gz is missing: run it again"):
+        runs.load_sweep(tmp_path)
+
+
+def test_a_run_is_no_sweep_and_a_sweep_no_run(finished, tmp_path):
+    with pytest.raises(runs.RunError):
+        runs.load_sweep(finished)
+    execute_sweeps([sweep_of("cd", 0.1)], tmp_path)
+    with pytest.raises(runs.RunError):
+        runs.load(tmp_path)
+
+
 # ----------------------------------------------------------------------------- progress
 
 
@@ -676,5 +786,6 @@ def test_sources_are_all_that_runs_import():
                 names = [node.module] if node.module else [alias.name for alias in node.names]
                 queue += [name for name in names if (ROOT / f"src/sdcpd/{name}.py").exists()]
     kernels = {path.name for path in (ROOT / "src/sdcpd").glob("*.cu")}  # read, not imported
+    found.remove("archive")  # only reads finished runs
     assert {f"{module}.py" for module in found} | kernels == set(runs.SOURCES)
     assert len(runs.SOURCES) == len(set(runs.SOURCES))

@@ -85,6 +85,8 @@ def time_ratio(evidence, on, group):
     if on["timed"] not in evidence.seconds:
         raise NotRun("not timed")
     seconds = evidence.seconds[on["timed"]]
+    if not {on["one"], on["other"]} <= set(seconds):
+        raise NotRun("not timed")
     return compare.ratio(seconds[on["one"]], seconds[on["other"]])
 
 
@@ -148,10 +150,12 @@ def share_of_valid_patterns(evidence, on, group):
     """Share of the samples after 200 Gibbs steps from random states that are bars or stripes."""
     run = evidence.run(on, on["one"], group)
     alive = np.flatnonzero(np.isfinite(run.theta.W).all((1, 2)))
-    keys = [key(evidence.seed, "valid", on["n_hidden"], group, int(trial)) for trial in alive]
+    trials = [run.trials[row] for row in alive]
+    keys = [key(evidence.seed, "valid", on["n_hidden"], group, trial) for trial in trials]
     images = sampling.generate(run.theta.select(alive), keys, SAMPLES, STEPS, engine=PLAIN)
     valid = {pattern.tobytes() for pattern in bars_and_stripes(3)}
-    return compare.mean(np.array([[i.tobytes() in valid for i in own] for own in images]).mean(1))
+    shares = [np.mean([image.tobytes() in valid for image in own]) for own in images]
+    return compare.mean(np.array(shares))
 
 
 def samples(evidence, on, group):
@@ -226,15 +230,16 @@ def paper_value(measure, on, evidence):
 def outcome(estimate, rule):
     """``holds``, ``fails`` or ``undecided``: an Estimate by {above: x}, {below: x} or {between}."""
     ((how, bound),) = rule.items()
-    low, high = {"above": (bound, np.inf), "below": (-np.inf, bound)}.get(how, bound)
-    if np.isnan(estimate.value) or np.isnan(estimate.low):
+    value, low, high, _ = estimate
+    if np.isnan(value) or np.isnan(low):
         return "undecided"
-    if how == "between":
-        inside = low <= estimate.low and estimate.high <= high
-        outside = estimate.high < low or estimate.low > high
-    else:  # the bound itself is not enough
-        inside = low < estimate.low and estimate.high < high
-        outside = estimate.high <= low or estimate.low >= high
+    if how == "above":  # the bound itself is not enough
+        inside, outside = low > bound, high <= bound
+    elif how == "below":
+        inside, outside = high < bound, low >= bound
+    else:
+        inside = bound[0] <= low and high <= bound[1]
+        outside = high < bound[0] or low > bound[1]
     return "holds" if inside else "fails" if outside else "undecided"
 
 

@@ -30,7 +30,10 @@ def read(scale="paper"):
 
 def _merge(into, changes):
     for name, value in changes.items():
-        if isinstance(value, dict) and isinstance(into.get(name), dict):
+        if isinstance(
+            value, dict
+        ):  # copied: what YAML anchors name is one object in several places
+            into[name] = dict(into[name]) if isinstance(into.get(name), dict) else {}
             _merge(into[name], value)
         else:
             into[name] = value

@@ -482,7 +482,7 @@ def sensitivity_map(sweeps, tables):
     first = next(iter(sweeps.values()))[0]
     s = first.settings
     trials = f"{s['trials']} trial{'s' if s['trials'] > 1 else ''}"
-    lines = [f"{trials} × {s['epochs']:g} epochs. {origin_line([first])}. ✕: a trial diverged."]
+    lines = [f"{trials} × {s['epochs']:,g} epochs; {origin_line([first])}", "✕: a trial diverged."]
     name = NAMES[s["dataset"].removesuffix("_valid")]
     title = f"S-DCP-D over ε and λ_H: {name}, {s['n_hidden']} hidden units"
     _headline(figure, title, lines)

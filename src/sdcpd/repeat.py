@@ -12,6 +12,7 @@ from .data import whole_file
 from .likelihood import annealed_log_z
 
 ESTIMATES = ("estimates.csv", "about.json")
+COLUMNS = ["algorithm", "trial", "n_temperatures", "seed", "log_z", "log_z_se", "ess"]
 
 
 def estimate_log_z(finished, folder, seed, times, trials, backend_name="auto", data_folder=None):
@@ -65,13 +66,19 @@ def estimate_log_z(finished, folder, seed, times, trials, backend_name="auto", d
             found = annealed_log_z(chosen.prepare(theta), mean, [key], **how)
             values = zip(("log_z", "log_z_se", "ess"), found, strict=True)
             done.append(same | {name: float(value[0]) for name, value in values})
-            with whole_file(path) as file:
-                pd.DataFrame(done).to_csv(file, index=False, float_format="%.10g")
+            _write(done, path)
         progress.update((number_of_model + 1) * (times + 2))
+    _write(done, path)  # where there is no model at all
     about = {"provenance": runs.provenance(chosen), "finished": _now()}
     with whole_file(folder / ESTIMATES[1]) as file:
         json.dump(about, file, indent=2)
-    return pd.DataFrame(done)
+    return pd.DataFrame(done, columns=COLUMNS)
+
+
+def _write(estimates, path):
+    with whole_file(path) as file:
+        table = pd.DataFrame(estimates, columns=COLUMNS)
+        table.to_csv(file, index=False, float_format="%.10g")
 
 
 def train_beginning(archived, epochs, backend_name="auto", data_folder=None):

@@ -20,6 +20,7 @@ import io
 import json
 import subprocess
 import time
+import zlib
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import groupby
@@ -427,7 +428,7 @@ def load(folder):
     """
     folder = Path(folder)
     with _reading(folder):
-        run = _load_all_but_models(folder, archive.read(folder / "curve.csv"))
+        run = _load_all_but_models(folder, "curve.csv")
         content = io.BytesIO(archive.read(folder / "models.npz"))
         with np.load(content, allow_pickle=False) as arrays:
             theta = Parameters(*(arrays[name].astype(np.float32) for name in "Wbc"))
@@ -439,8 +440,7 @@ def load_sweep(folder):
     """Read the file of a sweep: a list of Run, one a setting, no models; raises as ``load``."""
     folder = Path(folder)
     with _reading(folder):
-        curve = gzip.decompress(archive.read(folder / "curve.csv.gz"))
-        sweep = _load_all_but_models(folder, curve)
+        sweep = _load_all_but_models(folder, "curve.csv.gz")
         return [
             sweep._replace(
                 settings=sweep.settings | {"hyperparameters": values},
@@ -450,12 +450,14 @@ def load_sweep(folder):
         ]
 
 
-def _load_all_but_models(folder, curve):
+def _load_all_but_models(folder, curve_name):
     about = json.loads(archive.read(folder / "run.json"))
     if about["format"] != FORMAT:
         found = about["format"]
         raise RunError(f"{folder}: run file format {found}, expected {FORMAT}: run it again")
-    curve = pd.read_csv(io.BytesIO(curve))
+    content = archive.read(folder / curve_name)
+    content = gzip.decompress(content) if curve_name.endswith(".gz") else content
+    curve = pd.read_csv(io.BytesIO(content))
     if not {"trial", "epoch", "update", "train", "test", "status"} <= set(curve.columns):
         raise ValueError("curve.csv lacks columns")
     wall = json.loads(archive.read(folder / "wall.json"))
@@ -470,7 +472,7 @@ def _reading(folder):
         yield
     except FileNotFoundError as error:
         raise RunError(f"{folder}: {Path(error.filename).name} is missing: run it again") from error
-    except (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile) as error:
+    except (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile, zlib.error) as error:
         raise RunError(f"{folder}: damaged run file: delete it and run again") from error
 
 

@@ -87,9 +87,8 @@ def choose(settings, n_inner_iterations):
             row.algorithm: {n: float(getattr(row, n)) for n in VALUES if pd.notna(getattr(row, n))}
             for row in best.itertuples()
         }
-    if "sdcp_d" in groups["tuned_speed"]:
-        matched = step_matched(groups["tuned_speed"]["sdcp_d"], n_inner_iterations)
-        groups["step_matched"] = matched
+    fast = groups["tuned_speed"].get("sdcp_d")
+    groups["step_matched"] = step_matched(fast, n_inner_iterations) if fast else {}
     return groups
 
 
@@ -110,7 +109,7 @@ def origin(sweeps):
     counts = "/".join(dict.fromkeys(str(len(sweep)) for sweep in sweeps))
     trials = f"{s['trials']} trial{'s' if s['trials'] > 1 else ''}"
     return (
-        f"{counts} settings each × {trials} × {s['epochs']:g} epochs, seed {s['seed']}, "
+        f"{counts} settings each × {trials} × {s['epochs']:,g} epochs, seed {s['seed']}, "
         f"{device}, {run.wall['finished'][:10]}"
     )
 
@@ -161,7 +160,8 @@ def describe(settings):
         shown[name] = [f"{v:g}" if pd.notna(v) else "" for v in shown[name]]
     for name in ("area", "final"):
         errors = zip(shown[name], shown[f"{name}_se"], strict=True)
-        shown[name] = [f"{v:.3f}" + (f" ± {e:.3f}" if e == e else "") for v, e in errors]
+        texts = [f"{v:.3f}" + (f" ± {e:.3f}" if e == e else "") for v, e in errors]
+        shown[name] = ["" if text == "nan" else text for text in texts]
     shown["diverged"] = [f"{d} of {n}" for d, n in zip(shown.diverged, shown.trials, strict=True)]
     shown["distance"] = [f"{v:.2f}" if pd.notna(v) else "" for v in shown.distance]
     names = {"learning_rate": "η", "epsilon": "ε", "lambda_hessian": "λ_H"}

@@ -1,0 +1,246 @@
+"""The archive: what is stored of a run, what is read back, and that a changed file is refused."""
+
+import hashlib
+import shutil
+import subprocess
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import run_of
+from test_runs import HYPER, rate, settings
+
+from sdcpd import ROOT, archive, runs
+from sdcpd.archive import ArchiveError
+
+TARGET = "runs/bars_and_stripes/as_published/cd-3h"
+REAL = ROOT / "workflow/archive"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty archive."""
+    monkeypatch.setattr(archive, "FOLDER", tmp_path / "archive")
+    archive._sums.cache_clear()
+    yield archive.FOLDER
+    archive._sums.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    """A finished run of four trials, with a checkpoint that was left behind, and its folder."""
+    where = tmp_path_factory.mktemp("original") / "run"
+    run = runs.execute(settings("sdcp_d", trials=4, epochs=5, seed=2), where, "numpy")
+    (where / "checkpoint-0.npz").write_bytes(b"half a run")
+    return run, where
+
+
+@pytest.fixture
+def stored(folder, original):
+    archive.store(original[1], TARGET)
+    return folder / TARGET
+
+
+def refuse(path, *words):
+    """The one line in which an archived run is refused."""
+    with pytest.raises(ArchiveError) as error:
+        runs.load(path)
+    message = str(error.value)
+    for word in (*words, "git checkout workflow/archive", "runs=train"):
+        assert word in message, message
+    assert "\n" not in message
+
+
+def final(run):
+    """Test log-likelihood of each trial at the end."""
+    curve = run.curve
+    return curve[curve["update"] == curve["update"].max()].set_index("trial").test
+
+
+# ------------------------------------------------------------------- stored and loaded
+
+
+def test_a_run_comes_back_with_the_model_of_its_best_trial(stored, original):
+    run, where = original
+    loaded = runs.load(stored)
+    assert loaded.archived and not runs.load(where).archived
+    assert sorted(p.name for p in stored.iterdir()) == sorted(runs.FILES)
+    for part in set(runs.FILES) - {"models.npz"}:
+        assert (stored / part).read_bytes() == (where / part).read_bytes()
+    pd.testing.assert_frame_equal(loaded.curve, runs.load(where).curve, check_exact=True)
+    assert (loaded.settings, loaded.provenance) == (run.settings, run.provenance)
+    best = int(final(run).idxmax())
+    assert loaded.trials == (best,) != (0,)
+    for ours, theirs in zip(loaded.theta, run.theta, strict=True):
+        assert ours.dtype == np.float32
+        np.testing.assert_array_equal(ours, theirs[best : best + 1].astype(np.float16))
+        np.testing.assert_allclose(ours, theirs[best : best + 1], rtol=2**-11, atol=2**-25)
+
+
+def test_the_best_model_is_found_in_both(stored, original):
+    run, where = original
+    best = int(final(run).idxmax())
+    whole, trial = run.best()
+    assert trial == best and runs.load(where).best()[1] == best
+    np.testing.assert_array_equal(whole.W, run.theta.W[best : best + 1])
+    half, trial = runs.load(stored).best()
+    assert trial == best and half.W.shape == whole.W.shape
+    np.testing.assert_allclose(half.W, whole.W, rtol=2**-11, atol=2**-25)
+
+
+def test_a_sweep_comes_back_as_it_was(folder, tmp_path):
+    given = settings(hyperparameters=[rate(value)["hyperparameters"] for value in (0.1, 0.2, 0.3)])
+    runs.execute_sweeps([given], [tmp_path / "sweep"], "numpy")
+    archive.store(tmp_path / "sweep", "sweeps/cd")
+    stored = folder / "sweeps/cd"
+    assert sorted(p.name for p in stored.iterdir()) == sorted(runs.SWEEP_FILES)
+    loaded, direct = runs.load_sweep(stored), runs.load_sweep(tmp_path / "sweep")
+    assert len(loaded) == 3 and all(run.archived for run in loaded)
+    for ours, theirs in zip(loaded, direct, strict=True):
+        assert ours.settings == theirs.settings
+        pd.testing.assert_frame_equal(ours.curve, theirs.curve, check_exact=True)
+
+
+def test_stored_again_the_files_are_the_same(stored, original):
+    before = {p: p.read_bytes() for p in archive.FOLDER.rglob("*") if p.is_file()}
+    archive.store(original[1], TARGET)
+    assert {p: p.read_bytes() for p in archive.FOLDER.rglob("*") if p.is_file()} == before
+
+
+def test_settings_of_an_archived_run(stored, original):
+    assert archive.settings_of(stored) == original[0].settings
+    assert archive.settings_of(stored.parent / "none") is None
+
+
+# ---------------------------------------------------------------------- the best trial
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ([[-9, -5], [-9, -3], [-9, -4]], 1),
+        ([[-9, -3], [-1, -5]], 0),  # at the end
+        ([[-9, -3], [-1, np.nan]], 0),
+        ([[-1, np.nan], [-9, -98], [-9, -99]], 1),
+        ([[-9, np.nan], [-9, np.nan]], None),
+    ],
+)
+def test_best_trial_is_the_best_at_the_end_that_has_not_diverged(test, expected):
+    run = run_of([0, 1], test)
+    run.curve.loc[run.curve.status == "diverged", "test"] = -1.0
+    assert archive.best_trial(run.curve) == expected
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("epochs", [2, 4])
+def test_a_run_whose_trials_have_all_diverged(epochs, folder, tmp_path):
+    runs.execute(settings(epochs=epochs, **rate(1e3)), tmp_path / "run", "numpy")
+    archive.store(tmp_path / "run", TARGET)
+    loaded = runs.load(folder / TARGET)
+    assert loaded.best() == (None, None) and loaded.trials == ()
+    assert [array.shape for array in loaded.theta] == [(0, 3, 9), (0, 9), (0, 3)]
+    assert set(loaded.curve.status) == {"ok", "diverged"}
+
+
+# --------------------------------------------------------------------------- checksums
+
+
+def listed(folder):
+    """Name -> checksum, as SHA256SUMS has them."""
+    lines = (folder / archive.SUMS).read_text().splitlines()
+    assert all(line[64:66] == "  " for line in lines)
+    return {line[66:]: line[:64] for line in lines}
+
+
+def hashed(folder):
+    """The same of the files themselves: all that belong to something that was computed."""
+    parts = ("runs", "sweeps", "log_z", "timing")
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file() and path.relative_to(folder).parts[0] in parts
+    }
+
+
+def test_every_file_is_listed_with_its_checksum(stored, folder, original):
+    archive.store(original[1], "runs/another/cd-3h")
+    (folder / "README.md").write_text("for readers")
+    archive.write_sums()
+    assert listed(folder) == hashed(folder) and len(listed(folder)) == 8
+    assert list(listed(folder)) == sorted(listed(folder))
+
+
+@pytest.mark.skipif(not shutil.which("sha256sum"), reason="no sha256sum on this machine")
+def test_sha256sum_reads_the_list(stored, folder):
+    check = ["sha256sum", "-c", "--quiet", archive.SUMS]
+    assert subprocess.run(check, cwd=folder, capture_output=True).returncode == 0
+    (stored / "wall.json").write_text("{}")
+    done = subprocess.run(check, cwd=folder, capture_output=True, text=True)
+    assert done.returncode != 0 and f"{TARGET}/wall.json" in done.stdout
+
+
+@pytest.mark.parametrize("place", [0, 0.5, -1])
+@pytest.mark.parametrize("part", runs.FILES)
+def test_one_changed_byte_is_noticed(part, place, stored):
+    content = bytearray((stored / part).read_bytes())
+    content[int(place * len(content)) if place >= 0 else -1] ^= 1
+    (stored / part).write_bytes(content)
+    refuse(stored, str(stored / part), "is not the file that was archived")
+
+
+def test_an_unlisted_file_is_refused(stored, original):
+    shutil.copytree(stored, stored.parent / "copied")
+    refuse(stored.parent / "copied", "/copied/")
+    archive.write_sums()
+    runs.load(stored.parent / "copied")
+
+
+def test_without_the_list_everything_is_refused(stored, folder):
+    (folder / archive.SUMS).unlink()
+    archive._sums.cache_clear()
+    refuse(stored, TARGET)
+
+
+@pytest.mark.parametrize("part", runs.SWEEP_FILES)
+def test_a_changed_sweep_is_refused(part, folder, tmp_path):
+    given = settings("sdcp_d", hyperparameters=[HYPER["sdcp_d"]])
+    runs.execute_sweeps([given], [tmp_path / "sweep"], "numpy")
+    archive.store(tmp_path / "sweep", "sweeps/sdcp_d")
+    path = folder / "sweeps/sdcp_d" / part
+    path.write_bytes(path.read_bytes() + b"\n")
+    with pytest.raises(ArchiveError, match=f"sdcp_d/{part} is not the file that was archived"):
+        runs.load_sweep(path.parent)
+
+
+def test_a_missing_part_is_named(stored):
+    (stored / "models.npz").unlink()
+    with pytest.raises(runs.RunError, match="models.npz is missing"):
+        runs.load(stored)
+
+
+def test_only_the_archive_has_checksums(folder, original, tmp_path):
+    assert archive.holds(folder / "a/b") and archive.holds(folder / "a" / ".." / "b")
+    assert not archive.holds(folder / ".." / "b") and not archive.holds(tmp_path / "archive2")
+    (tmp_path / "any").write_bytes(b"any")
+    assert archive.read(tmp_path / "any") == b"any"
+    with pytest.raises(FileNotFoundError):
+        archive.read(folder / "none")
+
+
+# ------------------------------------------------------------------- the one in the clone
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="nothing is archived")
+def test_the_archive_of_the_clone_is_whole():
+    assert listed(REAL) == hashed(REAL)
+    assert sum(path.stat().st_size for path in REAL.rglob("*") if path.is_file()) <= 30e6
+    folders = [path.parent for path in REAL.rglob("run.json")]
+    assert folders
+    for where in folders:
+        if (where / "models.npz").exists():
+            run = runs.load(where)
+            model, trial = run.best()
+            assert run.archived and run.trials == (() if trial is None else (trial,))
+            assert model is None or all(np.isfinite(array).all() for array in model)
+        else:
+            assert all(run.archived for run in runs.load_sweep(where))

@@ -1,0 +1,528 @@
+"""The verdicts on the paper's claims: their rules, their measures, and the paper's own values."""
+
+import csv
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from conftest import run_of
+
+from sdcpd import ROOT, claims, experiments, plots
+from sdcpd.algorithms import LABELS
+from sdcpd.claims import NotRun
+from sdcpd.compare import Estimate
+from sdcpd.rbm import Parameters
+
+NAN, INF = np.nan, np.inf
+REFERENCE = ROOT / "workflow/reference"
+RULES = yaml.safe_load((REFERENCE / "claims.yaml").read_text(encoding="utf-8"))
+EPOCHS = [0, 2, 4]
+SLOW = [-50, -6, -4]
+FAST = [-50, -3, -2]  # at −4 where slow is at the end, before its first point
+ON = {"experiment": "mnist", "n_hidden": 500, "part": "test", "other": "cd"}
+
+
+def trials_of(curve, trials=4, spread=0.01):
+    """Curves that differ a little from trial to trial."""
+    return [[value + spread * trial for value in curve] for trial in range(trials)]
+
+
+def evidence(own=(), sweeps=(), **parts):
+    """Nothing, but for runs group -> algorithm -> curves, and sweeps kind -> algorithm -> runs."""
+    place = "mnist", 500
+    groups = {
+        (*place, group): {n: run_of(EPOCHS, trials, algorithm=n) for n, trials in of.items()}
+        for group, of in dict(own).items()
+    }
+    given = {
+        "runs": groups,
+        "sweeps": {(*place, kind): of for kind, of in dict(sweeps).items()},
+        "seconds": {},
+        "checks": pd.DataFrame(columns=["statement", "holds"]),
+        "published": plots.published(REFERENCE / "published_curves_2019.csv"),
+        "table1": pd.read_csv(REFERENCE / "table1.csv"),
+        "figures": RULES["figures"],
+        "budgets": {"mnist": 4, ("mnist", "tuning"): 4, ("mnist", "sensitivity"): 4},
+        "seed": 1,
+    }
+    return claims.Evidence(**given | parts)
+
+
+def measure(name, evidence, on=ON, group="as_published"):
+    return claims.MEASURES[name](evidence, on, group)
+
+
+# --------------------------------------------------------------------------- the rules
+
+ABOVE, BELOW, BETWEEN = {"above": 2}, {"below": 2}, {"between": [2, 4]}
+
+
+@pytest.mark.parametrize(
+    ("rule", "low", "high", "expected"),
+    [
+        (ABOVE, 2.1, 3, "holds"),
+        (ABOVE, 1, 1.9, "fails"),
+        (ABOVE, 1, 3, "undecided"),
+        (ABOVE, 2, 3, "undecided"),  # the bound itself is not enough
+        (ABOVE, 1, 2, "fails"),
+        (ABOVE, 2, 2, "fails"),
+        (ABOVE, 3, INF, "holds"),
+        (ABOVE, -INF, 3, "undecided"),
+        (ABOVE, -INF, 1, "fails"),
+        (ABOVE, -INF, -INF, "fails"),
+        (BELOW, 1, 1.9, "holds"),
+        (BELOW, 2.1, 3, "fails"),
+        (BELOW, 1, 3, "undecided"),
+        (BELOW, 1, 2, "undecided"),
+        (BELOW, 2, 3, "fails"),
+        (BELOW, -INF, 1, "holds"),
+        (BELOW, -INF, -INF, "holds"),
+        (BETWEEN, 2.5, 3, "holds"),
+        (BETWEEN, 2, 4, "holds"),
+        (BETWEEN, 0, 1, "fails"),
+        (BETWEEN, 5, 6, "fails"),
+        (BETWEEN, 1, 3, "undecided"),
+        (BETWEEN, 3, 5, "undecided"),
+        (BETWEEN, 1, 5, "undecided"),
+        *((rule, NAN, NAN, "undecided") for rule in (ABOVE, BELOW, BETWEEN)),  # one trial
+    ],
+)
+def test_outcome_is_decided_by_the_whole_interval(rule, low, high, expected):
+    assert claims.outcome(Estimate(3.0, low, high, 5), rule) == expected
+
+
+def test_no_value_decides_nothing():
+    for rule in (ABOVE, BELOW, BETWEEN):
+        assert claims.outcome(Estimate(NAN, NAN, NAN, 0), rule) == "undecided"
+
+
+def test_together_the_worst_counts():
+    order = ["fails", "not run", "undecided", "holds"]
+    for outcomes in product(order, repeat=3):
+        assert claims.together(set(outcomes)) == min(outcomes, key=order.index)
+
+
+ONE = {"holds": "reproduced", "fails": "not reproduced"}
+ONLY = "reproduced only as published"
+NOT = "not reproduced"
+BOTH = {  # as published: tuned -> verdict
+    "holds": {
+        "holds": "reproduced",
+        "fails": ONLY,
+        "undecided": ONLY,
+        "not run": "reproduced as published, tuned not run",
+    },
+    "fails": {
+        "holds": "reproduced only when tuned",
+        "fails": NOT,
+        "undecided": NOT,
+        "not run": NOT,
+    },
+    "undecided": dict.fromkeys(("holds", "fails", "undecided", "not run"), "undecided"),
+    "not run": dict.fromkeys(("holds", "fails", "undecided", "not run"), "not run"),
+}
+
+
+@pytest.mark.parametrize("published", BOTH)
+def test_verdict(published):
+    for tuned, expected in BOTH[published].items():
+        assert claims.verdict({"as published": published, "tuned": tuned}) == expected
+    for only in ("", "tuned"):
+        assert claims.verdict({only: published}) == ONE.get(published, published)
+
+
+# ----------------------------------------------------------------------------- judgement
+
+FASTER = {
+    "id": 5,
+    "place": "section 4.3",
+    "claim": "It is faster",
+    "measure": "epochs_saved",
+    "holds_if": {"above": 0.25},
+    "tuned_for": "speed",
+    "where": [{"experiment": "mnist", "n_hidden": 500, "part": "test", "other": ["cd", "pcd"]}],
+}
+WINS = {"sdcp_d": trials_of(FAST), "cd": trials_of(SLOW), "pcd": trials_of(SLOW)}
+LOSES = WINS | {"sdcp_d": trials_of(SLOW), "cd": trials_of(FAST)}
+
+
+def judged(claim, found):
+    """Outcomes by setting and other, and the only row of verdicts."""
+    measured = claims.judge([claim], found)
+    (row,) = claims.verdicts(measured, [claim]).to_dict("records")
+    return measured.set_index(["setting", "other"]), row
+
+
+def test_a_claim_that_holds_in_both_settings():
+    measured, row = judged(FASTER, evidence({"as_published": WINS, "tuned_speed": WINS}))
+    assert set(measured.outcome) == {"holds"} and len(measured) == 4
+    # The mean curve reaches −3.985, where slow ends, between epochs 0 (−49.985) and 2 (−2.985).
+    expected = 1 - 2 * 46 / 47 / 4
+    np.testing.assert_allclose(measured.ours.astype(float), expected)
+    assert (measured.low > 0.25).all() and set(measured.trials) == {4}
+    assert row == {
+        "id": "5",
+        "place": "section 4.3",
+        "claim": "It is faster",
+        "experiment": "mnist",
+        "n_hidden": 500,
+        "as published": "holds",
+        "tuned": "holds",
+        "verdict": "reproduced",
+    }
+
+
+def test_one_algorithm_that_is_faster_makes_a_claim_fail():
+    measured, row = judged(FASTER, evidence({"as_published": WINS, "tuned_speed": LOSES}))
+    assert measured.outcome["tuned", "cd"] == "fails" and measured.ours["tuned", "cd"] == -INF
+    assert measured.outcome["tuned", "pcd"] == "fails"  # not one epoch saved
+    assert (row["as published"], row["tuned"], row["verdict"]) == ("holds", "fails", ONLY)
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({"epochs": 3}, "run with 4 trials × 3 of 4 epochs only"),
+        ({"epochs": 0.5}, "run with 4 trials × 0.5 of 4 epochs only"),
+        ({"trials": 1}, "run with 1 trial × 4 of 4 epochs only"),
+        ({"trials": 3}, "run with 3 trials × 4 of 4 epochs only"),
+    ],
+)
+def test_a_smaller_budget_judges_nothing(changes, note):
+    found = evidence({"as_published": WINS, "tuned_speed": WINS})
+    short = found.runs["mnist", 500, "tuned_speed"]
+    short["pcd"] = short["pcd"]._replace(settings=short["pcd"].settings | changes)
+    measured, row = judged(FASTER, found)
+    assert measured.outcome["tuned", "cd"] == "holds"
+    assert measured.outcome["tuned", "pcd"] == "not run" and measured.note["tuned", "pcd"] == note
+    assert np.isnan(measured.ours["tuned", "pcd"]) and measured.trials["tuned", "pcd"] == 0
+    assert (row["tuned"], row["verdict"]) == ("not run", "reproduced as published, tuned not run")
+
+
+def test_what_was_not_run_is_named():
+    measured, row = judged(FASTER, evidence({"as_published": WINS}))
+    assert set(measured.note["tuned"]) == {"tuned_speed not run"}
+    assert row["verdict"] == "reproduced as published, tuned not run"
+    measured, row = judged(FASTER, evidence())
+    assert set(measured.outcome) == {"not run"} and row["verdict"] == "not run"
+    without = evidence({"as_published": {"cd": WINS["cd"]}, "tuned_speed": WINS})
+    assert judged(FASTER, without)[1]["verdict"] == "not run"
+
+
+def test_settings_that_a_claim_is_judged_in():
+    matched = FASTER | {"only_tuned": True}
+    matched["where"] = [FASTER["where"][0] | {"other": "cd", "other_group": "step_matched"}]
+    own = {"tuned_speed": {"sdcp_d": WINS["sdcp_d"]}, "step_matched": {"cd": WINS["cd"]}}
+    measured, row = judged(matched, evidence(own))
+    assert measured.index.tolist() == [("tuned", "cd")]
+    assert row["as published"] == "" and row["verdict"] == "reproduced"
+    assert measured.paper.isna().all()
+
+
+def test_a_claim_without_hyperparameters_is_judged_once():
+    claim = {k: v for k, v in FASTER.items() if k != "tuned_for"}
+    claim |= {"measure": "time_ratio", "holds_if": {"below": 1.3}}
+    claim["where"] = [{"experiment": "large", "timed": "Large datasets", "one": "sdcp"}]
+    claim["where"][0]["other"] = "cd"
+    seconds = {"Large datasets": {"sdcp": np.array([12.0, 12, 12]), "cd": np.array([10.0, 10, 10])}}
+    measured, row = judged(claim, evidence(seconds=seconds))
+    assert measured.ours.tolist() == [1.2] and measured.outcome.tolist() == ["holds"]
+    assert row["verdict"] == "reproduced" and row["as published"] == row["tuned"] == ""
+    assert judged(claim, evidence())[0].note.tolist() == ["not timed"]
+
+
+def test_verdicts_are_one_a_claim_and_dataset():
+    place = FASTER["where"][0]
+    where = [place, place | {"part": "train"}, place | {"experiment": "caltech"}]
+    found = evidence({"as_published": WINS, "tuned_speed": WINS})
+    both = [FASTER | {"where": where}, FASTER | {"id": "5, again", "where": where[:1]}]
+    table = claims.verdicts(claims.judge(both, found), both)
+    assert table.id.tolist() == ["5", "5", "5, again"]
+    assert table.experiment.tolist() == ["mnist", "caltech", "mnist"]
+    assert table.verdict.tolist() == ["reproduced", "not run", "reproduced"]
+
+
+# ------------------------------------------------------------------------------ measures
+
+
+def test_failed_checks():
+    rows = [("∇f is exact", "yes"), ("Hessian diagonal", "no"), ("log Z", "no")]
+    found = evidence(checks=pd.DataFrame(rows, columns=["statement", "holds"]))
+    on = {"experiment": "enumeration", "checks": "Hessian diagonal|∇f"}
+    assert measure("failed_checks", found, on) == Estimate(1, 1, 1, 2)
+    assert measure("failed_checks", found, on | {"checks": "∇f"}) == Estimate(0, 0, 0, 1)
+    with pytest.raises(NotRun, match="not checked"):
+        measure("failed_checks", found, on | {"checks": "nothing"})
+
+
+def test_time_ratio_is_in_pairs():
+    seconds = {"Large datasets": {"sdcp": np.array([2.0, 4, 9]), "cd": np.array([1.0, 2, 4.5])}}
+    on = {"timed": "Large datasets", "one": "sdcp", "other": "cd"}
+    assert measure("time_ratio", evidence(seconds=seconds), on) == Estimate(2, 2, 2, 3)
+
+
+def test_range_of_finals_needs_all_five():
+    own = {n: trials_of([-50, -9, -5 - k / 8]) for k, n in enumerate(LABELS)}
+    found = measure("range_of_finals", evidence({"as_published": own}))
+    np.testing.assert_allclose(found, Estimate(0.5, 0.5, 0.5, 4))
+    del own["cg"]
+    with pytest.raises(NotRun, match="as_published not run"):
+        measure("range_of_finals", evidence({"as_published": own}))
+
+
+def test_maximum_is_of_all_trials_and_evaluations():
+    curves = [[-50, -9, -5], [-50, -2, -5], [-50, -9, -4], [-50, -9, -9]]
+    found = measure("maximum", evidence({"as_published": {"cd": curves}}), ON | {"one": "cd"})
+    assert (found.value, found.high, found.trials) == (-2, -2, 4)
+
+
+def test_differences_and_ratios_are_of_sdcpd_and_the_other():
+    d = [[-50, -3, -1], [-50, -3, -5], [-50, -3, -1], [-50, -3, -5]]
+    cd = [[-50, -9, -2], [-50, -9, -4], [-50, -9, -2], [-50, -9, -4]]
+    found = evidence({"as_published": {"sdcp_d": d, "cd": cd}})
+    assert measure("final_difference", found).value == 0
+    assert measure("area_difference", found) == Estimate(3, 2.5, 3.5, 4)
+    assert measure("spread_ratio", found).value == pytest.approx(2)
+
+
+def test_roughness_ratio():
+    epochs = [0, 2, 4, 6, 8]
+    rough, smooth = (np.array([-50, -9, -5, -5 + jump, -4]) for jump in (2, 0.5))
+    found = evidence({"as_published": {}})
+    for name, curve in (("sdcp_d", rough), ("cd", smooth)):
+        own = run_of(epochs, trials_of(curve), algorithm=name)
+        found.runs["mnist", 500, "as_published"][name] = own
+    # second differences −2, −3 and −3.5, 0
+    expected = ((-4 + 2) - (1 - 4)) / ((-4 + 0.5) - (1 - 1))
+    assert measure("roughness_ratio", found).value == pytest.approx(abs(expected))
+
+
+def sensitivity(finals, lambda_hessian=0.0):
+    """Runs over ε: epsilon -> the trials' final values."""
+    return [
+        run_of(
+            EPOCHS,
+            [[-50, -9, final] for final in of_trials],
+            algorithm="sdcp_d",
+            hyperparameters={
+                "learning_rate": 0.1,
+                "epsilon": epsilon,
+                "lambda_hessian": lambda_hessian,
+            },
+        )
+        for epsilon, of_trials in finals.items()
+    ]
+
+
+def test_over_epsilon_only_without_memory_and_where_no_trial_diverged():
+    runs = sensitivity({0.01: [-5, -7], 0.1: [-4, -4], 1.0: [NAN, -1]})
+    runs += sensitivity({0.1: [-90, NAN]}, lambda_hessian=0.5)
+    found = evidence(sweeps={"sensitivity_as_published": {"sdcp_d": runs}})
+    assert measure("range_over_epsilon", found).value == 2
+    diverged = measure("diverged_over_epsilon", found)
+    assert diverged.value == pytest.approx(1 / 6) and diverged.trials == 2
+    with pytest.raises(NotRun, match="sensitivity_tuned_speed not run"):
+        measure("diverged_over_epsilon", found, group="tuned_speed")
+    found.budgets["mnist", "sensitivity"] = 5000
+    with pytest.raises(NotRun, match="sensitivity_as_published run with 4 of 5,000 epochs only"):
+        measure("range_over_epsilon", found)
+
+
+def test_diverged_in_the_grid_is_the_difference_of_the_shares():
+    of_d = [run_of(EPOCHS, [[-9, -9, NAN], [-9, -9, -9]]) for _ in range(3)]
+    of_cd = [run_of(EPOCHS, [[-9, NAN, NAN], [-9, -9, NAN]]), run_of(EPOCHS, [[-9, -9, -9]] * 2)]
+    found = evidence(sweeps={"tuning": {"sdcp_d": of_d, "cd": of_cd}})
+    difference = measure("diverged_in_grid", found)  # trials: 1 − ½, 0 − ½
+    assert difference == Estimate(0, -0.5, 0.5, 2)
+
+
+BAR, STRIPE, SPECK = (
+    np.array(pixels).ravel()
+    for pixels in (
+        [[1, 1, 1], [0, 0, 0], [1, 1, 1]],
+        [[0, 1, 0]] * 3,
+        [[0, 0, 0], [0, 1, 0], [0] * 3],
+    )
+)
+
+
+def showing(*patterns):
+    """Evidence of a run whose trials show these patterns, whatever h is; None: diverged."""
+    b = np.array([[NAN] * 9 if p is None else 100 * (2 * p - 1) for p in patterns], np.float32)
+    W = np.ones((len(b), 4, 9), np.float32) + 0 * b[:, None, :]
+    curves = [[-9, -9, -9]] * len(b)
+    run = run_of(EPOCHS, curves, Parameters(W, b, b[:, :4]), dataset="bars_and_stripes")
+    place = "bars_and_stripes", 4, "as_published"
+    return evidence(runs={place: {"cd": run}}, budgets={"bars_and_stripes": 4})
+
+
+SHOWN = {"experiment": "bars_and_stripes", "n_hidden": 4, "one": "cd"}
+
+
+@pytest.mark.parametrize(
+    ("patterns", "share", "trials"),
+    [
+        ((BAR, BAR, STRIPE, STRIPE), 1, 4),
+        ((SPECK, SPECK, SPECK, 1 - SPECK), 0, 4),
+        ((BAR, SPECK, STRIPE, SPECK), 0.5, 4),
+        ((BAR, None, SPECK, BAR), 2 / 3, 3),
+    ],
+    ids=["valid", "invalid", "half", "one diverged"],
+)
+def test_share_of_valid_patterns(patterns, share, trials):
+    found = measure("share_of_valid_patterns", showing(*patterns), SHOWN)
+    assert found.value == pytest.approx(share) and found.trials == trials
+
+
+def test_share_of_valid_patterns_of_fair_coins_is_that_of_all_patterns():
+    """14 of 512; ten trials of 100 images, so ± 0.5 %."""
+    found = showing(*[BAR] * 10)
+    run = found.runs["bars_and_stripes", 4, "as_published"]["cd"]
+    for array in run.theta:
+        array[:] = 0
+    share = measure("share_of_valid_patterns", found, SHOWN).value
+    assert share == pytest.approx(14 / 512, abs=0.02)
+
+
+def test_share_of_valid_patterns_where_all_trials_diverged():
+    found = measure("share_of_valid_patterns", showing(*[None] * 4), SHOWN)
+    np.testing.assert_equal(found, Estimate(NAN, NAN, NAN, 0))
+
+
+# ----------------------------------------------------------------------- the paper's values
+
+
+def published(figure, panel, label):
+    """Epochs and values of one published curve."""
+    with open(REFERENCE / "published_curves_2019.csv", encoding="utf-8") as file:
+        rows = [r for r in csv.DictReader(file) if r["figure"] == str(figure)]
+    rows = [r for r in rows if r["panel"] == panel and r["algorithm"] == label]
+    return [float(r["epoch"]) for r in rows], [float(r["avg_loglik"]) for r in rows]
+
+
+def paper(name, **changes):
+    return claims.paper_value(name, ON | changes, evidence())
+
+
+def test_papers_final_values_on_mnist():
+    assert paper("final_difference", other="cg") == pytest.approx(-88.171 + 87.479)
+    assert paper("final_difference", other="cd") == pytest.approx(-88.171 + 88.107)
+    assert paper("final_difference", part="train", other="sdcp") == pytest.approx(-84.485 + 84.353)
+
+
+def test_papers_values_on_bars_and_stripes():
+    on = {"experiment": "bars_and_stripes", "n_hidden": 4}
+    ends = [published(1, "train=test-mean", label)[1][-1] for label in LABELS.values()]
+    assert len(ends) == 5
+    assert paper("range_of_finals", **on) == pytest.approx(max(ends) - min(ends))
+    assert paper("range_of_finals", **on) == pytest.approx(3.888 - 3.562)
+    assert paper("range_of_finals", **on | {"n_hidden": 8}) is None
+
+
+def test_papers_maxima_on_mnist():
+    for name, label in LABELS.items():
+        _, values = published(2, "test-max", label)
+        assert paper("maximum", one=name) == max(values)
+    assert paper("maximum", one="sdcp_d") == pytest.approx(-87.20, abs=0.005)
+
+
+@pytest.mark.parametrize(("experiment", "figure"), [("mnist", 2), ("caltech", 3), ("kannada", 4)])
+def test_papers_curves_of_large_datasets(experiment, figure):
+    for part in ("train", "test"):
+        epochs, fast = published(figure, f"{part}-mean", "S-DCP-D")
+        for name in ("cd", "pcd", "cg", "sdcp"):
+            same, slow = published(figure, f"{part}-mean", LABELS[name])
+            assert same == epochs
+            on = {"experiment": experiment, "part": part, "other": name}
+            width = epochs[-1] - epochs[0]
+            area = np.trapezoid(fast, epochs) - np.trapezoid(slow, epochs)
+            assert paper("area_difference", **on) == pytest.approx(area / width)
+            ratio = np.std(np.diff(fast, 2), ddof=1) / np.std(np.diff(slow, 2), ddof=1)
+            assert paper("roughness_ratio", **on) == pytest.approx(ratio)
+            saved, level = paper("epochs_saved", **on), max(slow)
+            if max(fast) < level:
+                assert saved == -INF
+            else:
+                there = (1 - saved) * epochs[slow.index(level)]
+                if there > epochs[0]:
+                    assert np.interp(there, epochs, fast) == pytest.approx(level)
+                else:
+                    assert fast[0] >= level
+
+
+def test_papers_times():
+    on = {"experiment": "large", "timed": "Large datasets", "one": "sdcp", "other": "cd"}
+    assert paper("time_ratio", **on) == pytest.approx(317.87 / 248.15)
+    small = {"timed": "Bars & Stripes", "one": "sdcp_d", "other": "sdcp"}
+    assert paper("time_ratio", **small) == pytest.approx(1.92 / 1.73)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("spread_ratio", {}),
+        ("range_over_epsilon", {}),
+        ("diverged_in_grid", {"part": ""}),
+        ("share_of_valid_patterns", {"experiment": "bars_and_stripes", "n_hidden": 4, "part": ""}),
+        ("samples", {"part": ""}),
+        ("failed_checks", {"experiment": "enumeration"}),
+        ("epochs_saved", {"other_group": "step_matched"}),
+        ("epochs_saved", {"experiment": "bars_and_stripes", "n_hidden": 16}),
+    ],
+)
+def test_what_the_paper_does_not_show_has_no_value(name, changes):
+    assert paper(name, **changes) is None
+
+
+# --------------------------------------------------------------------------- claims.yaml
+
+
+def test_all_claims_are_there_each_once():
+    ids = [str(claim["id"]) for claim in RULES["claims"]]
+    assert len(set(ids)) == len(ids)
+    assert {int(name.partition(",")[0]) for name in ids} == set(range(1, 18))
+
+
+@pytest.mark.parametrize("claim", RULES["claims"], ids=lambda claim: str(claim["id"]))
+def test_every_claim_can_be_judged(claim):
+    known = {"id", "place", "claim", "measure", "holds_if", "where"}
+    optional = {"why", "tuned_for", "only_tuned"}
+    assert known <= set(claim) <= known | optional
+    assert claim["measure"] in claims.MEASURES
+    ((how, bound),) = claim["holds_if"].items()
+    assert how in ("above", "below", "between")
+    assert bound[0] < bound[1] if how == "between" else isinstance(bound, float)
+    if "tuned_for" in claim:
+        assert f"tuned_{claim['tuned_for']}" in experiments.TUNED
+    config = experiments.read()
+    timed = set(pd.read_csv(REFERENCE / "table1.csv").dataset)
+    for place in claim["where"]:
+        others = place.get("other", [])
+        names = {place.get("one", "sdcp_d"), *([others] if isinstance(others, str) else others)}
+        assert names <= set(LABELS)
+        if claim["measure"] == "time_ratio":
+            assert place["timed"] in timed
+        elif claim["measure"] != "failed_checks":
+            experiment = config["experiments"][place["experiment"]]
+            assert place["n_hidden"] in experiment["n_hidden"]
+            assert place["experiment"] in RULES["figures"]
+            assert place.get("part", "test") in ("train", "test")
+
+
+def test_without_any_run_nothing_is_reproduced():
+    """Every measure can be asked for everything that the claims want of it."""
+    measured = claims.judge(RULES["claims"], evidence())
+    assert set(measured.outcome) == {"not run"} and (measured.note != "").all()
+    table = claims.verdicts(measured, RULES["claims"])
+    assert set(table.verdict) == {"not run"}
+    assert set(table.id) == {str(claim["id"]) for claim in RULES["claims"]}
+    assert measured.paper.notna().sum() > 50
+
+
+def test_shares_are_shown_in_per_cent():
+    shares = {name for name in claims.MEASURES if claims.is_percentage(name)}
+    assert shares == {
+        *("epochs_saved", "diverged_over_epsilon", "diverged_in_grid", "share_of_valid_patterns")
+    }

@@ -1,0 +1,274 @@
+"""The choice of hyperparameters, and how it becomes a part of hyperparameters.yaml."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from conftest import run_of
+from jsonschema import Draft202012Validator
+
+from sdcpd import ROOT, experiments, tuning
+from sdcpd.algorithms import LABELS, STEPS
+
+SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/hyperparameters.schema.yaml").read_text())
+NAN = np.nan
+EPOCHS = [0, 2, 4, 8]
+FAST = [-50, -4, -4, -4]  # the largest area
+FAR = [-50, -9, -6, -1]  # the largest end
+POOR = [-50, -9, -9, -9]
+BEST = [-50, -1, -1, -1]
+CG = {"sliding_factor": 0.01}
+
+
+def sweep_of(algorithm, curves, **settings):
+    """A sweep: hyperparameters and the curves of its trials, setting by setting."""
+    return [
+        run_of(EPOCHS, trials, algorithm=algorithm, hyperparameters=values, **settings)
+        for values, trials in curves
+    ]
+
+
+def rates(*values, **others):
+    return [{"learning_rate": value} | others for value in values]
+
+
+@pytest.fixture
+def sweeps():
+    """The third setting of CD would be the best of all, had it not diverged once."""
+    three = [[FAST] * 2, [FAR] * 2, [BEST, [-50, -1, NAN, NAN]]]
+    epsilons = [{"learning_rate": 0.07, "epsilon": e, "lambda_hessian": 0.0} for e in (0.1, 0.3)]
+    return [
+        sweep_of("cd", zip(rates(0.1, 0.2, 0.4), three, strict=True)),
+        sweep_of("cg", zip(rates(0.1, 0.2, 0.3, **CG), [[POOR], [FAST], [POOR]], strict=True)),
+        sweep_of("sdcp_d", zip(epsilons, [[FAST], [FAR]], strict=True), n_inner_iterations=2),
+    ]
+
+
+# --------------------------------------------------------------------------- the table
+
+
+def test_table_has_a_row_for_each_setting(sweeps):
+    table = tuning.table(sweeps)
+    assert table.algorithm.tolist() == ["cd"] * 3 + ["cg"] * 3 + ["sdcp_d"] * 2
+    assert table.learning_rate.tolist() == [0.1, 0.2, 0.4, 0.1, 0.2, 0.3, 0.07, 0.07]
+    np.testing.assert_array_equal(table.epsilon, [NAN] * 6 + [0.1, 0.3])
+    np.testing.assert_array_equal(table.lambda_hessian, [NAN] * 6 + [0, 0])
+    assert table.trials.tolist() == [2, 2, 2, 1, 1, 1, 1, 1]
+    assert table.diverged.tolist() == [0, 0, 1, 0, 0, 0, 0, 0]
+    far = (2 * (-9 - 6) / 2 + 4 * (-6 - 1) / 2) / 6
+    np.testing.assert_allclose(table.area, [-4, far, -1, -9, -4, -9, -4, far])
+    np.testing.assert_allclose(table.final, [-4, -1, -1, -9, -4, -9, -4, -1])
+    assert table.distance.isna().all()
+
+
+def test_standard_errors_are_of_the_trials_alive():
+    trials = [[-9, -1, -1, end] for end in (-1, -3, -8, NAN)]
+    row = tuning.table([sweep_of("cd", [({"learning_rate": 0.1}, trials)])]).iloc[0]
+    assert row.diverged == 1 and row.final == -4
+    assert row.final_se == pytest.approx(np.sqrt((9 + 1 + 16) / 2 / 3))
+    assert row.area_se == pytest.approx(row.final_se / 3)  # the last of the mean's three points
+    one = tuning.table([sweep_of("cd", [({"learning_rate": 0.1}, trials[2:])])]).iloc[0]
+    assert one.final == -8 and np.isnan([one.final_se, one.area_se]).all()
+
+
+def test_all_trials_of_a_setting_may_diverge():
+    row = tuning.table([sweep_of("cd", [({"learning_rate": 0.1}, [[-9, NAN, NAN, NAN]])])]).iloc[0]
+    assert row.diverged == row.trials == 1
+    assert row[["area", "final", "area_se", "final_se", "distance"]].isna().all()
+
+
+def test_distance_is_that_of_the_mean_training_curve(sweeps):
+    """Of the algorithm's own points up to our last epoch, ours between evaluations linearly."""
+    published = pd.DataFrame(
+        [("cd", 4, -3.0), ("cd", 6, -5.0), ("cd", 8, -2.0), ("cd", 20, -1.0), ("pcd", 4, 0.0)],
+        columns=["algorithm", "epoch", "avg_loglik"],
+    )
+    found = tuning.table(sweeps, published).distance
+    # one nat above the test curves: −3, −3, −3 and −5, −2.5, 0
+    assert found[0] == pytest.approx(np.sqrt((0 + 4 + 1) / 3))
+    assert found[1] == pytest.approx(np.sqrt((4 + 6.25 + 4) / 3))
+    assert found[3:].isna().all()
+
+
+# -------------------------------------------------------------------------- the choice
+
+
+def test_the_best_by_each_criterion_is_chosen(sweeps):
+    chosen = tuning.choose(tuning.table(sweeps), 2)
+    d = {"learning_rate": 0.07, "lambda_hessian": 0.0}
+    cg = {"learning_rate": 0.2}
+    assert chosen["tuned_speed"] == {
+        "cd": {"learning_rate": 0.1},
+        "cg": cg,
+        "sdcp_d": d | {"epsilon": 0.1},
+    }
+    assert chosen["tuned_final"] == {
+        "cd": {"learning_rate": 0.2},
+        "cg": cg,
+        "sdcp_d": d | {"epsilon": 0.3},
+    }
+    assert all(type(v) is float for own in chosen["tuned_speed"].values() for v in own.values())
+
+
+def test_an_algorithm_that_always_diverged_gets_no_values(sweeps):
+    always = sweep_of("sdcp", zip(rates(0.1, 0.2), [[[-50, -1, -1, NAN]]] * 2, strict=True))
+    chosen = tuning.choose(tuning.table([*sweeps[:2], always]), 1)
+    assert set(chosen["tuned_speed"]) == set(chosen["tuned_final"]) == {"cd", "cg"}
+    assert chosen["step_matched"] == {}
+
+
+@pytest.mark.parametrize("d", [1, 2, 6])
+def test_step_matched_rates_are_of_the_smallest_step_of_the_fastest(sweeps, d):
+    """0.07 / (¼ + 0.1) = 0.2; CG makes one step where the others make d."""
+    matched = tuning.choose(tuning.table(sweeps), d)["step_matched"]
+    assert set(matched) == {"cg", "sdcp"}
+    assert matched["sdcp"]["learning_rate"] == pytest.approx(0.2)
+    assert matched["cg"]["learning_rate"] == pytest.approx(0.2 * d)
+
+
+def test_n_inner_is_that_of_the_algorithms_that_have_one(sweeps):
+    assert tuning.n_inner(sweeps) == 2 and tuning.n_inner(sweeps[:2]) == 1
+
+
+def test_values_at_an_end_of_the_grid_are_named(sweeps):
+    table = tuning.table(sweeps)
+    for rate, expected in ((0.1, ["learning_rate"]), (0.2, []), (0.4, ["learning_rate"])):
+        assert tuning.at_edge(table, "cd", {"learning_rate": rate}) == expected
+    only = {"learning_rate": 0.07, "epsilon": 0.3, "lambda_hessian": 0.0}
+    assert tuning.at_edge(table, "sdcp_d", only) == ["epsilon"]  # no choice of the others
+
+
+# ------------------------------------------------------------------------- adopted
+
+AWKWARD = (1e-05, 1 / 3, 0.1 + 0.2, 1234567.0, 1.0)  # numbers that lose digits easily
+
+
+def grids_of(n_inner_iterations):
+    """Sweeps of all algorithms; the awkward settings get better one by one."""
+    curves = [[[-50, -9 + k, -9 + k, -9 + k]] for k in range(len(AWKWARD))]
+    found = []
+    for name in STEPS:
+        values = rates(*AWKWARD, **(CG if name == "cg" else {}))
+        inner = {"n_inner_iterations": n_inner_iterations if name[0] == "s" else 1}
+        if name == "sdcp_d":
+            values = [v | {"epsilon": 0.1 + 0.2, "lambda_hessian": 1 / 7} for v in values]
+        found.append(sweep_of(name, zip(values, curves, strict=True), **inner))
+    return found
+
+
+@pytest.fixture
+def path(tmp_path):
+    return Path(shutil.copy(experiments.CONFIG / "hyperparameters.yaml", tmp_path))
+
+
+@pytest.fixture
+def tunings():
+    return {"bars_and_stripes_4h": grids_of(2), "mnist_500h": grids_of(6)}
+
+
+def groups_of(path):
+    """What the file says, if it is valid."""
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    Draft202012Validator(SCHEMA).validate(content)
+    return content["hyperparameters"]
+
+
+def test_adopt_leaves_what_was_written_by_hand_as_it_is(path, tunings):
+    by_hand = path.read_bytes().partition(tuning._BEGIN.encode())[0]
+    before = groups_of(path)
+    tuning.adopt(tunings, path)
+    assert path.read_bytes().startswith(by_hand)
+    after = groups_of(path)
+    chosen = {"tuned_speed", "tuned_final", "step_matched"}
+    assert set(after) == set(before) | chosen
+    assert all(after[name] == before[name] for name in set(before) - chosen)
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_adopted_values_are_those_chosen_to_the_last_digit(path, tunings):
+    tuning.adopt(tunings, path)
+    groups = groups_of(path)
+    for name, sweeps in tunings.items():
+        chosen = tuning.choose(tuning.table(sweeps), tuning.n_inner(sweeps))
+        assert {group: groups[group][name] for group in chosen} == chosen
+        assert list(groups["tuned_speed"][name]) == list(STEPS)
+    for number, best in enumerate(AWKWARD):
+        sweeps = [sweep[number : number + 1] for sweep in grids_of(2)]
+        tuning.adopt({"mnist_500h": sweeps}, path)
+        groups = groups_of(path)
+        assert groups["tuned_speed"] == groups["tuned_final"]
+        for name, values in groups["tuned_final"]["mnist_500h"].items():
+            assert values["learning_rate"] == best, name
+        d = groups["tuned_final"]["mnist_500h"]["sdcp_d"]
+        assert (d["epsilon"], d["lambda_hessian"]) == (0.1 + 0.2, 1 / 7)
+
+
+def test_adopted_again_the_file_is_the_same(path, tunings):
+    tuning.adopt(tunings, path)
+    once = path.read_bytes()
+    tuning.adopt(tunings, path)
+    assert path.read_bytes() == once
+    tuning.adopt({"mnist_500h": grids_of(6)}, path)  # what was adopted is replaced as a whole
+    assert set(groups_of(path)["tuned_speed"]) == {"mnist_500h"}
+    tuning.adopt(tunings, path)
+    assert path.read_bytes() == once
+
+
+def test_adopted_values_are_found_by_number_of_hidden_units(path, tunings):
+    tuning.adopt(tunings, path)
+    groups = groups_of(path)
+    for group in experiments.TUNED:
+        found = experiments.algorithms_of(groups, group, "bars_and_stripes", 4)
+        assert found == groups[group]["bars_and_stripes_4h"]
+        assert experiments.algorithms_of(groups, group, "bars_and_stripes", 8) == {}
+
+
+def test_every_adopted_value_says_why(path, tunings):
+    tuning.adopt(tunings, path)
+    adopted = path.read_text(encoding="utf-8").partition(tuning._BEGIN)[2].splitlines()
+    origins = [line.strip("# ") for line in adopted if line.startswith("  # ")]
+    assert origins == [f"{name}: {tuning.origin(sweeps)}" for name, sweeps in tunings.items()]
+    values = [line for line in adopted if line.startswith("      ")]
+    assert len(values) == 2 * (5 + 5 + 2)
+    why = [line.partition(" # ")[2] for line in values]
+    assert why.count("learning rates of S-DCP-D's smallest step") == 4
+    best = "best of 5: area -5.000, final -5.000"
+    assert sum(line.startswith(best) for line in why) == 20
+
+
+def test_an_adopted_value_at_the_edge_says_so(path, tunings):
+    tuning.adopt(tunings, path)
+    assert "at the edge" not in path.read_text(encoding="utf-8")
+    tuning.adopt({"mnist_500h": [sweep[:4] for sweep in grids_of(6)]}, path)
+    text = path.read_text(encoding="utf-8")
+    assert text.count("final -6.000; learning_rate at the edge of the grid\n") == 10
+
+
+# ------------------------------------------------------------------------- for readers
+
+
+def test_origin(sweeps):
+    assert tuning.origin(sweeps) == (
+        "3/2 settings each × 2 trials × 8 epochs, seed 1, CPU test, 2026-01-02"
+    )
+    assert tuning.origin(sweeps[1:2]).startswith("3 settings each × 1 trial × 8 epochs, ")
+    half = [[run._replace(settings=run.settings | {"epochs": 0.5}) for run in sweeps[0]]]
+    assert " × 0.5 epochs, " in tuning.origin(half)
+
+
+def test_describe(sweeps):
+    published = pd.DataFrame({"epoch": [4], "algorithm": ["cd"], "avg_loglik": [-5.0]})
+    table = tuning.describe(tuning.table(sweeps, published))
+    expected = ["algorithm", "η", "ε", "λ_H", "diverged", "area", "final", "distance"]
+    assert list(table.columns) == expected
+    assert set(table.algorithm) == {LABELS[name] for name in ("cd", "cg", "sdcp_d")}
+    assert table.iloc[0].tolist() == [
+        *("CD", "0.1", "", "", "0 of 2", "-4.000 ± 0.000", "-4.000 ± 0.000", "2.00")
+    ]
+    assert table.iloc[2].tolist() == ["CD", "0.4", "", "", "1 of 2", "-1.000", "-1.000", "5.00"]
+    assert table.iloc[7].tolist() == [
+        *("S-DCP-D", "0.07", "0.3", "0", "0 of 1", "-4.833", "-1.000", "")
+    ]
