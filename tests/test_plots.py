@@ -436,3 +436,143 @@ def test_caption_is_escaped_in_latex(tmp_path):
     plots.save_table(TABLE, tmp_path / "table", caption)
     assert (tmp_path / "table.md").read_text().startswith(caption)
     assert r"\caption{Bars \& Stripes: 5 \% of 10\_000.}" in (tmp_path / "table.tex").read_text()
+
+
+# ------------------------------------------------------------------- tuning and sensitivity
+
+
+def grid(diverged=0):
+    """Two algorithms with two settings each, S-DCP-D with one; the last of CG may diverge."""
+    rows = [("cd", 0.1, -5.0, 0), ("cd", 0.2, -4.0, 0), ("cg", 0.1, -3.5, 0)]
+    rows += [("cg", 0.2, -3.0, diverged), ("sdcp_d", 0.1, -2.0, 0)]
+    table = pd.DataFrame(rows, columns=["algorithm", "learning_rate", "area", "diverged"])
+    epsilon = np.where(table.algorithm == "sdcp_d", 0.3, np.nan)
+    return table.assign(final=table.area + 0.5, epsilon=epsilon, trials=4)
+
+
+def outlined(axis):
+    """The cells (row, column) in a frame."""
+    frames = [patch for patch in axis.patches if patch.get_edgecolor()[:3] == (1, 0, 0)]
+    return {(round(f.get_y() + 0.5), round(f.get_x() + 0.5)) for f in frames}
+
+
+def crossed(axis):
+    return {(int(y), int(x)) for line in axis.lines for x, y in line.get_xydata()}
+
+
+@pytest.mark.parametrize(("diverged", "best_of_cg"), [(0, 1), (1, 0)])
+def test_tuning_map_shows_every_setting_and_outlines_the_best(diverged, best_of_cg):
+    figure = plots.tuning_map(grid(diverged), "MNIST", ["seed 1"])
+    speed, scaled, end, _ = figure.axes[:4]
+    assert sorted(map(float, say(speed))) == [-5, -4, -3.5, -3]
+    assert sorted(map(float, say(end))) == [-4.5, -3.5, -3, -2.5]
+    assert say(scaled) == ["-2.00"]
+    assert outlined(speed) == {(0, 1), (1, best_of_cg)} and outlined(scaled) == {(0, 0)}
+    assert crossed(speed) == ({(1, 1)} if diverged else set())
+    assert [label.get_text() for label in speed.get_yticklabels()] == ["CD", "CG"]
+
+
+def test_tuning_map_where_a_setting_has_no_trial_left():
+    table = grid(4)
+    table.loc[3, ["area", "final"]] = np.nan
+    speed = plots.tuning_map(table, "MNIST", []).axes[0]
+    assert sorted(map(float, say(speed))) == [-5, -4, -3.5] and crossed(speed) == {(1, 1)}
+
+
+def test_sensitivity_map_is_over_epsilon_and_memory():
+    rows = [(e, m, -3 - e - m, 2 * (e < 0.05)) for e in (0.01, 0.1) for m in (0.0, 0.9)]
+    table = pd.DataFrame(rows, columns=["epsilon", "lambda_hessian", "final", "diverged"])
+    table = table.assign(area=table.final - 1, learning_rate=0.07, trials=4)
+    sweep = [make_run("sdcp_d", evaluate={}, hyperparameters={"learning_rate": 0.07})]
+    final, area, share = plots.sensitivity_map(
+        {"as_published": sweep}, {"as_published": table}
+    ).axes[:3]
+    assert say(final) == ["-3.01", "-3.10", "-3.91", "-4.00"]
+    assert say(area) == ["-4.01", "-4.10", "-4.91", "-5.00"]
+    assert say(share) == ["50%", "0%", "50%", "0%"]
+    assert crossed(final) == {(0, 0), (1, 0)}
+    assert "0.07" in final.get_ylabel() and "as published" in final.get_ylabel()
+
+
+def test_step_matched_baselines_are_dotted_and_named():
+    baseline = make_run("cg", hyperparameters={"learning_rate": 0.6857})
+    runs = [make_run(name) for name in STEPS]
+    figure = plots.likelihood_curves(runs, PAPER, None, [baseline], "tuned_speed")
+    (line,) = [ln for ln in figure.axes[0].lines if "step-matched" in str(ln.get_label())]
+    assert line.get_linestyle() == ":" and "0.686" in line.get_label()
+    assert any("tuned for speed" in text.get_text() for text in figure.texts)
+    assert any(
+        "step-matched" in text.get_text()
+        for legend in figure.legends
+        for text in legend.get_texts()
+    )
+
+
+def test_archived_runs_are_called_so():
+    here, kept = make_run(), make_run("cg")._replace(archived=True)
+    assert plots.origin_line([here]) == "CPU test, 2026-01-02"
+    assert plots.origin_line([kept]) == "archived runs: CPU test, 2026-01-02"
+    both = plots.origin_line([kept, here])
+    assert both == "CPU test, 2026-01-02; archived runs: CPU test, 2026-01-02"
+
+
+# ------------------------------------------------------------------------------- claims
+
+CLAIM = {"id": 5, "claim": "faster", "measure": "epochs_saved", "holds_if": {"above": 0.25}}
+
+
+def measured(**columns):
+    """Three measurements of one claim as published, against CD, CG and S-DCP."""
+    table = pd.DataFrame(
+        {
+            "id": "5",
+            "measure": "epochs_saved",
+            "experiment": "mnist",
+            "n_hidden": 500,
+            "part": "test",
+            "one": "sdcp_d",
+            "other": ["cd", "cg", "sdcp"],
+            "setting": "as published",
+            "paper": [0.4, 0.3, np.nan],
+            "ours": [0.5, 0.1, 0.3],
+            "low": [0.4, -np.inf, 0.2],
+            "high": [0.6, 0.2, 0.4],
+            "trials": 4,
+            "outcome": ["holds", "fails", "undecided"],
+            "note": "",
+        }
+    )
+    return table.assign(**columns)
+
+
+def verdict_of(table):
+    verdicts = pd.DataFrame({"id": ["5"], "experiment": "mnist", "n_hidden": 500, "verdict": "no"})
+    return plots.verdict_table(verdicts, table, [CLAIM]).iloc[0]
+
+
+def test_verdict_shows_what_speaks_most_against_the_claim():
+    row = verdict_of(measured())
+    assert row["as published"] == "10 % [never, 20 %] vs CG" and row.paper == "30 % vs CG"
+    assert row.dataset == "MNIST" and row["holds if"] == "above 25 %" and row.tuned == ""
+
+
+def test_verdict_says_why_nothing_was_measured():
+    nothing = {"ours": np.nan, "low": np.nan, "high": np.nan, "trials": 0}
+    row = verdict_of(measured(**nothing, outcome="not run", note="run with 1 trial only"))
+    assert row["as published"] == "run with 1 trial only"
+
+
+def test_measurements_one_a_row_with_their_intervals():
+    table = plots.measurement_table(measured(), [CLAIM])
+    assert list(table["of"]) == ["vs CD, test", "vs CG, test", "vs S-DCP, test"]
+    assert list(table["paper"]) == ["40 %", "30 %", ""]
+    assert list(table["ours [95 % interval]"])[1] == "10 % [never, 20 %]"
+    assert list(table.outcome) == ["holds", "fails", "undecided"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [({"above": -87.8}, "above −87.80"), ({"between": [0.95, 1.1]}, "between 0.95 and 1.10")],
+)
+def test_rule_in_words(rule, text):
+    assert plots.rule_text({"measure": "maximum", "holds_if": rule}) == text

@@ -29,6 +29,11 @@ NAMES = {
     "caltech101_silhouettes": "CalTech 101 Silhouettes",
     "kannada_mnist": "Kannada-MNIST",
 }
+GROUP_NAMES = {
+    "as_published": "hyperparameters as published",
+    "tuned_speed": "each algorithm tuned for speed",
+    "tuned_final": "each algorithm tuned for its final value",
+}
 SYMBOLS = {"learning_rate": "η", "epsilon": "ε", "lambda_hessian": "λ_H"}
 _LATEX = {c: f"\\{c}" for c in "&%$#_"} | {
     "σ": r"$\sigma$",
@@ -170,7 +175,9 @@ def origin_line(runs):
     return "; ".join(places)
 
 
-def likelihood_curves(runs, paper_budget, published_curves=None, step_matched=()):
+def likelihood_curves(
+    runs, paper_budget, published_curves=None, step_matched=(), group="as_published"
+):
     """Figures 1–4: mean and maximum over trials of the average log-likelihood, train and test.
 
     Parameters
@@ -181,6 +188,8 @@ def likelihood_curves(runs, paper_budget, published_curves=None, step_matched=()
         epoch, algorithm, panel and avg_loglik; drawn dashed beside ours.
     step_matched : list of runs.Run
         Baselines with the smallest step of S-DCP-D; drawn dotted.
+    group : str
+        Of the hyperparameters; for the title.
 
     Returns
     -------
@@ -213,7 +222,8 @@ def likelihood_curves(runs, paper_budget, published_curves=None, step_matched=()
                 axis.xaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:g}"))
     _legend(figure, axes[0, 0], published_curves is not None)
     settings = runs[0].settings
-    title = f"{NAMES[settings['dataset']]}, {settings['n_hidden']} hidden units"
+    how = GROUP_NAMES.get(group, group)
+    title = f"{NAMES[settings['dataset']]}, {settings['n_hidden']} hidden units, {how}"
     _headline(figure, title, describe_runs(runs, paper_budget))
     return figure
 

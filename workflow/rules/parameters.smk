@@ -255,11 +255,12 @@ def curve_runs(name):
 
 
 def curve_parameters(wildcards):
-    experiment, _, _, number = CURVE_FIGURES[wildcards.name]
+    experiment, _, group, number = CURVE_FIGURES[wildcards.name]
     folders, baselines = curve_runs(wildcards.name)
     return {
         "runs": folders,
         "step_matched": baselines,
+        "group": group,
         "published_figure": number,
         "paper_budget": paper_budget(experiment),
         "output": f"figures/{wildcards.name}",
