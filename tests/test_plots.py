@@ -508,6 +508,16 @@ def test_step_matched_baselines_are_dotted_and_named():
     )
 
 
+def test_different_budgets_in_one_figure_are_each_stated():
+    paper = make_run("cd", epochs=4), make_run("pcd", epochs=4)
+    assert len(plots.describe_runs(paper, PAPER)) == 1
+    shorter = [*paper, make_run("cg", epochs=2), make_run("sdcp", epochs=2)]
+    (_, note) = plots.describe_runs(shorter, PAPER)
+    assert note == "CG, S-DCP: Reduced budget: 2 epochs (paper: 4)."
+    (_, note) = plots.describe_runs(shorter[2:], PAPER)
+    assert note == "Reduced budget: 2 epochs (paper: 4)."
+
+
 def test_archived_runs_are_called_so():
     here, kept = make_run(), make_run("cg")._replace(archived=True)
     assert plots.origin_line([here]) == "CPU test, 2026-01-02"

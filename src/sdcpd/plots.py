@@ -154,9 +154,13 @@ def describe_runs(runs, paper_budget):
     """The lines under a figure's title: device, date and budget."""
     diverged = sum(int((run.curve.status == "diverged").sum()) for run in runs)
     lines = [origin_line(runs)]
-    note = budget_note(runs[0], paper_budget)
-    if note:
-        lines.append(note)
+    notes = {}
+    for run in runs:
+        label = LABELS[run.settings["algorithm"]]
+        notes.setdefault(budget_note(run, paper_budget), []).append(label)
+    for note, labels in notes.items():  # one, unless some runs are archived and some are not
+        if note:
+            lines.append(note if len(notes) == 1 else f"{', '.join(labels)}: {note}")
     if diverged:
         lines.append(f"{diverged} diverged trial{'s' if diverged > 1 else ''} left out.")
     return lines
