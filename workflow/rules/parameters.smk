@@ -154,12 +154,12 @@ KNOWN_RATES = [g for g, values in GROUPS.items() if VALIDATION in values]
 
 
 def made_by_default(experiment, folders):
-    """Whether sweeps belong to ``rule all``: small models, or archived, or a GPU makes them."""
+    """Whether sweeps are made without being asked for: small models, archived, or on a GPU."""
     return experiment == "bars_and_stripes" or GPU or all(f.startswith(ARCHIVE) for f in folders)
 
 
 def study():
-    """The names of those tunings, sensitivities and log Z that belong to ``rule all``."""
+    """The names of those tunings, sensitivities and log Z that are made without being asked for."""
     names = [
         n
         for n, (e, size, kind) in GRID_FIGURES.items()
@@ -332,7 +332,7 @@ def claim_runs():
 
 
 def claim_sweeps():
-    """Every sweep that claims are judged by, of those that belong to ``rule all``."""
+    """Every sweep that claims are judged by, of those that are made without being asked for."""
     tunings = [
         which for name, which in GRID_FIGURES.items() if name in STUDY and which[2] == "tuning"
     ]
