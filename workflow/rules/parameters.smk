@@ -283,10 +283,14 @@ def tune_parameters(wildcards):
     number = {e: f for e, n, _, f in CURVE_FIGURES.values() if f and n == n_hidden}.get(experiment)
     # the images of a tuning are not those of the published curves, but for Bars & Stripes
     comparable = kind == "published" or experiment == "bars_and_stripes"
-    groups = CHOSEN if kind == "tuning" else ()
+    in_use = {}
+    for group in CHOSEN if kind == "tuning" else ():
+        known = GROUPS.get(group, {}).get(f"{experiment}_{n_hidden}h", {})
+        # sorted: the order of the keys in the file must not rerun anything
+        in_use[group] = {a: dict(sorted(known[a].items())) for a in sorted(known)}
     return {
         "sweeps": sweep_folders(experiment, n_hidden, kind),
-        "in_use": {g: GROUPS.get(g, {}).get(f"{experiment}_{n_hidden}h", {}) for g in groups},
+        "in_use": in_use,
         "published_figure": number if comparable else None,
         "study_epochs": study_epochs(kind, experiment),
         "output": f"figures/{wildcards.name}",
