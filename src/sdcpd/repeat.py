@@ -66,19 +66,20 @@ def estimate_log_z(finished, folder, seed, times, trials, backend_name="auto", d
             found = annealed_log_z(chosen.prepare(theta), mean, [key], **how)
             values = zip(("log_z", "log_z_se", "ess"), found, strict=True)
             done.append(same | {name: float(value[0]) for name, value in values})
-            _write(done, path)
+            _write(done, folder, chosen)
         progress.update((number_of_model + 1) * (times + 2))
-    _write(done, path)  # where there is no model at all
-    about = {"provenance": runs.provenance(chosen), "finished": _now()}
-    with whole_file(folder / ESTIMATES[1]) as file:
-        json.dump(about, file, indent=2)
+    _write(done, folder, chosen)  # where there is no model at all
     return pd.DataFrame(done, columns=COLUMNS)
 
 
-def _write(estimates, path):
-    with whole_file(path) as file:
+def _write(estimates, folder, chosen):
+    finished = datetime.now(UTC).isoformat(timespec="seconds")
+    about = {"provenance": runs.provenance(chosen), "finished": finished}
+    with whole_file(folder / ESTIMATES[0]) as file:
         table = pd.DataFrame(estimates, columns=COLUMNS)
         table.to_csv(file, index=False, float_format="%.10g")
+    with whole_file(folder / ESTIMATES[1]) as file:
+        json.dump(about, file, indent=2)
 
 
 def train_beginning(archived, epochs, backend_name="auto", data_folder=None):
@@ -103,7 +104,3 @@ def train_beginning(archived, epochs, backend_name="auto", data_folder=None):
             rows[-1] |= {"here": ours[part], "difference": ours[part] - other[part]}
             rows[-1]["error"] = float(np.hypot(ours.log_z_se, other.log_z_se))
     return pd.DataFrame(rows)
-
-
-def _now():
-    return datetime.now(UTC).isoformat(timespec="seconds")
