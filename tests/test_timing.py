@@ -73,7 +73,31 @@ def test_rows_and_memory_are_those_of_a_training(monkeypatch):
 
     monkeypatch.setattr(timing, "STEPS", {"cd": step})
     large = MODEL | {"n_visible": 784, "batch_size": 200}
-    timing.seconds_per_update(**large, n_updates=3, trials=1)
+    timing.seconds_per_update(**large, n_updates=3, trials=1, algorithms=["cd"])
     start = np.log(0.13 / 0.87)
     np.testing.assert_allclose(given, [(start + n, n) for n in range(4)], rtol=1e-5)
     assert images[0].mean() == pytest.approx(0.13, abs=0.005)
+
+
+def test_table1_is_scaled_and_checked_by_one_trial_to_the_end(monkeypatch):
+    """Two seconds an update: what is scaled and what is timed to the end agree."""
+    calls = []
+
+    def measure(n_updates, trials, algorithms=tuple(STEPS), **model):
+        calls.append((model["n_visible"], n_updates, trials, list(algorithms)))
+        return {name: np.full(trials, 2.0) for name in algorithms}
+
+    monkeypatch.setattr(timing, "seconds_per_update", measure)
+    small = MODEL | {"n_updates": 10, "total_updates": 10}
+    large = MODEL | {"n_visible": 784, "n_updates": 3, "total_updates": 100}
+    record = timing.table1(4, small, large, ["sdcp_d"])
+    assert calls == [
+        (6, 10, 4, [*STEPS]),
+        (784, 3, 4, [*STEPS]),
+        (784, 100, 1, ["sdcp_d"]),
+    ]
+    assert record["seconds"]["Bars & Stripes"] == {name: [20.0] * 4 for name in STEPS}
+    assert record["seconds"]["Large datasets"] == {name: [200.0] * 4 for name in STEPS}
+    assert record["large_to_the_end"] == {"sdcp_d": 200.0}
+    assert record["settings"]["large"] == large and record["device"] and record["date"]
+    assert timing.table1(4, small, large, [])["large_to_the_end"] == {}
