@@ -82,7 +82,8 @@ def choose(settings, n_inner_iterations):
     stable = settings[settings.diverged == 0]
     groups = {}
     for group, criterion in CRITERIA.items():
-        best = stable.loc[stable.groupby("algorithm", sort=False)[criterion].idxmax()]
+        best = stable.loc[stable.groupby("algorithm")[criterion].idxmax()]
+        best = best.sort_values("algorithm", key=lambda names: names.map([*LABELS].index))
         groups[group] = {
             row.algorithm: {n: float(getattr(row, n)) for n in VALUES if pd.notna(getattr(row, n))}
             for row in best.itertuples()
