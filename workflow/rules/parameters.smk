@@ -327,7 +327,7 @@ def log_z_parameters(wildcards):
 def claim_runs():
     """Every run that claims are judged by: as published and, where there are, equally tuned."""
     return [
-        {"experiment": experiment, "n_hidden": n, "group": group, "folder": folder}
+        folder
         for name in ("bars_and_stripes", *LARGE)
         for experiment, n in sizes(name)
         for group in ("as_published", *CHOSEN)
@@ -337,20 +337,23 @@ def claim_runs():
 
 def claim_sweeps():
     """Every sweep that claims are judged by, of those that are made without being asked for."""
-    tunings = [
-        which for name, which in GRID_FIGURES.items() if name in STUDY and which[2] == "tuning"
-    ]
-    others = [
-        (e, n, f"sensitivity_{group}")
-        for name, (e, n, groups) in SENSITIVITY_FIGURES.items()
+    sensitivities = [
+        (experiment, n, f"sensitivity_{group}")
+        for name, (experiment, n, groups) in SENSITIVITY_FIGURES.items()
         for group in groups
         if name in STUDY
     ]
-    return [
-        {"experiment": experiment, "n_hidden": n, "kind": kind, "folder": folder}
-        for experiment, n, kind in (*tunings, *others)
-        for folder in sweep_folders(experiment, n, kind)
-    ]
+    which = [*tunings().values(), *sensitivities]
+    return [folder for each in which for folder in sweep_folders(*each)]
+
+
+def tunings():
+    """Name in hyperparameters.yaml -> experiment, hidden units, ``tuning``."""
+    return {
+        f"{experiment}_{n}h": (experiment, n, kind)
+        for name, (experiment, n, kind) in GRID_FIGURES.items()
+        if name in STUDY and kind == "tuning"
+    }
 
 
 def claim_budgets():

@@ -72,17 +72,13 @@ rule tune:
 rule adopt:
     # A target for whoever tunes anew: write what is chosen to hyperparameters.yaml.
     input:
-        files([s["folder"] for s in claim_sweeps() if s["kind"] == "tuning"], runs.SWEEP_FILES),
+        [files(sweep_folders(*which), runs.SWEEP_FILES) for which in tunings().values()],
     log:
         f"logs/{SCALE}/adopt.log",
     conda:
         ENVIRONMENT
     params:
-        tunings=lambda wildcards: {
-            f"{experiment}_{n_hidden}h": sweep_folders(experiment, n_hidden, kind)
-            for name, (experiment, n_hidden, kind) in GRID_FIGURES.items()
-            if name in STUDY and kind == "tuning"
-        },
+        tunings=lambda wildcards: {name: sweep_folders(*which) for name, which in tunings().items()},
     message:
         "Write the chosen settings to workflow/config/hyperparameters.yaml"
     script:
@@ -178,8 +174,8 @@ rule replay:
 
 rule claims:
     input:
-        files([run["folder"] for run in claim_runs()], runs.FILES),
-        files([sweep["folder"] for sweep in claim_sweeps()], runs.SWEEP_FILES),
+        files(claim_runs(), runs.FILES),
+        files(claim_sweeps(), runs.SWEEP_FILES),
         sources("archive.py", "runs.py", "compare.py", "claims.py", "plots.py"),
         "workflow/reference/claims.yaml",
         "workflow/reference/published_curves_2019.csv",
