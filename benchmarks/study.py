@@ -67,7 +67,6 @@ class Study:
             what = [(self.config, self.groups, name, group, a, n) for a in names]
             settings = [experiments.run_settings(*each) for each in what]
             folders = [self.folder / f"runs/{name}/{group}/{a}-{n}h" for a in names]
-            # CG and S-DCP alone where they are step-matched: their Gibbs steps are as many.
             if not _finished(settings, folders):
                 runs.execute_together(settings, folders, self.backend, self.data)
             say(f"{group}, {name}, {n} hidden units", ([runs.load(f)] for f in folders))

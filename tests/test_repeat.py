@@ -166,3 +166,13 @@ def test_only_common_evaluations_are_compared():
     run = runs.execute(settings(epochs=6, evaluate=evaluate), None, "numpy")
     table = repeat.train_beginning(run, 3, "numpy")
     assert table.epoch.tolist() == [0, 0, 2, 2] and (table.difference == 0).all()
+
+
+def test_estimates_of_other_models_are_not_kept(finished, tmp_path, monkeypatch):
+    """A run that was trained anew in the same place gets estimates of its own."""
+    before = estimate(finished[:1], tmp_path)
+    theta = finished[0].theta.map(lambda array: array * 2)
+    seen = calls(monkeypatch)
+    after = estimate([finished[0]._replace(theta=theta)], tmp_path)
+    assert len(seen) == len(before) == len(after)
+    assert (after.log_z != before.log_z).all()

@@ -14,6 +14,7 @@ from scipy.special import stdtrit
 
 from . import claims as judge
 from .algorithms import LABELS
+from .tuning import SYMBOLS
 
 STYLES = {
     "cd": ("#56B4E9", "v"),
@@ -34,7 +35,6 @@ GROUP_NAMES = {
     "tuned_speed": "each algorithm tuned for speed",
     "tuned_final": "each algorithm tuned for its final value",
 }
-SYMBOLS = {"learning_rate": "η", "epsilon": "ε", "lambda_hessian": "λ_H"}
 _LATEX = {c: f"\\{c}" for c in "&%$#_"} | {
     "σ": r"$\sigma$",
     "η": r"$\eta$",

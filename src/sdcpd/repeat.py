@@ -1,5 +1,6 @@
 """Two tests of finished runs: log Z estimated again, and the beginning trained again."""
 
+import hashlib
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,8 +40,8 @@ def estimate_log_z(finished, folder, seed, times, trials, backend_name="auto", d
     chosen = engine.select(backend_name)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / ESTIMATES[0]
-    done = pd.read_csv(path).to_dict("records") if path.exists() else []
+    origin = runs.provenance(chosen) | {"models": _fingerprint(finished)}
+    done = _kept(folder, origin["models"])
     mean = None
     models = [(run, n) for run in finished for n in range(min(trials, len(run.trials)))]
     progress = runs.Progress("log Z again", len(models) * (times + 2))
@@ -66,15 +67,35 @@ def estimate_log_z(finished, folder, seed, times, trials, backend_name="auto", d
             found = annealed_log_z(chosen.prepare(theta), mean, [key], **how)
             values = zip(("log_z", "log_z_se", "ess"), found, strict=True)
             done.append(same | {name: float(value[0]) for name, value in values})
-            _write(done, folder, chosen)
+            _write(done, folder, origin)
         progress.update((number_of_model + 1) * (times + 2))
-    _write(done, folder, chosen)  # where there is no model at all
+    _write(done, folder, origin)  # where there is no model at all
     return pd.DataFrame(done, columns=COLUMNS)
 
 
-def _write(estimates, folder, chosen):
+def _fingerprint(finished):
+    """Of the models: estimates of others, trained in the same place before, must not be kept."""
+    digest = hashlib.sha256()
+    for run in finished:
+        for array in run.theta:
+            digest.update(np.ascontiguousarray(array))
+    return digest.hexdigest()[:16]
+
+
+def _kept(folder, fingerprint):
+    """The estimates of these models that an interrupted call left behind."""
+    try:
+        about = json.loads((folder / ESTIMATES[1]).read_text())
+        if about["provenance"].get("models") == fingerprint:
+            return pd.read_csv(folder / ESTIMATES[0]).to_dict("records")
+    except FileNotFoundError:
+        pass
+    return []
+
+
+def _write(estimates, folder, origin):
     finished = datetime.now(UTC).isoformat(timespec="seconds")
-    about = {"provenance": runs.provenance(chosen), "finished": finished}
+    about = {"provenance": origin, "finished": finished}
     with whole_file(folder / ESTIMATES[0]) as file:
         table = pd.DataFrame(estimates, columns=COLUMNS)
         table.to_csv(file, index=False, float_format="%.10g")

@@ -14,7 +14,8 @@ from .data import whole_file
 from .experiments import CONFIG, TUNED, step_matched
 
 CRITERIA = dict(zip(TUNED, ("area", "final"), strict=True))
-VALUES = ("learning_rate", "epsilon", "lambda_hessian")
+SYMBOLS = {"learning_rate": "η", "epsilon": "ε", "lambda_hessian": "λ_H"}
+VALUES = tuple(SYMBOLS)
 
 
 def table(sweeps, published=None):
@@ -165,6 +166,5 @@ def describe(settings):
         shown[name] = ["" if text == "nan" else text for text in texts]
     shown["diverged"] = [f"{d} of {n}" for d, n in zip(shown.diverged, shown.trials, strict=True)]
     shown["distance"] = [f"{v:.2f}" if pd.notna(v) else "" for v in shown.distance]
-    names = {"learning_rate": "η", "epsilon": "ε", "lambda_hessian": "λ_H"}
     columns = ["algorithm", *VALUES, "diverged", "area", "final", "distance"]
-    return shown[columns].rename(columns=names)
+    return shown[columns].rename(columns=SYMBOLS)

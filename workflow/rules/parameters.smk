@@ -170,7 +170,7 @@ def study():
         for n, (e, size, groups) in SENSITIVITY_FIGURES.items()
         if made_by_default(e, [sweep_folder(e, "sdcp_d", size, f"sensitivity_{g}") for g in groups])
     ]
-    names += [n for n in LOG_Z if GPU or SCALE == "smoke" or Path(log_z_folder(n)).exists()]
+    names += [n for n in LOG_Z if GPU or SCALE == "smoke" or log_z_folder(n).startswith(ARCHIVE)]
     return names
 
 
@@ -179,7 +179,9 @@ def log_z_folder(name):
     experiment, n_hidden = LOG_Z[name]
     here = f"{RESULTS}/log_z/{experiment}-{GROUP}-{n_hidden}h"
     stored = here.replace(RESULTS, ARCHIVE)
-    return stored if USES_ARCHIVE and Path(stored).exists() else here
+    # of other models than those that the archive holds they would say nothing
+    same = all(folder.startswith(ARCHIVE) for folder in run_folders(experiment, n_hidden))
+    return stored if same and Path(stored).exists() else here
 
 
 def executed(name):
