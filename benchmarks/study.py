@@ -2,13 +2,15 @@
 
     uv run --extra cuda13 python benchmarks/study.py PIECE [--folder results/paper]
 
-    published     settings around what could explain the published curves of MNIST
+    published     settings around what could explain the published curves
     tuning        every algorithm's grid, judged on held-out images
-    tuned         MNIST with the settings that the tuning chose: first `study.py adopt`
-    as_published  MNIST with the settings that explain the published curves
+    tuned         with the settings that the tuning chose: first `study.py adopt`
+    as_published  with the settings that explain the published curves
+    ablations     as published, with the other choice of what the paper leaves open about the data
     table1        Table 1, one model at a time
     sensitivity   S-DCP-D over ε and λ_H
     log_z         log Z of the final models of `tuned` and `as_published`, estimated again
+    quality       images that these models generate: sharpness, diversity, distance
     archive       everything that is in the folder, into workflow/archive
     adopt         write what the archived tunings choose to hyperparameters.yaml
 
@@ -27,7 +29,7 @@ from pathlib import Path
 
 from common import ROOT, engines
 
-from sdcpd import archive, experiments, repeat, runs, timing, tuning
+from sdcpd import archive, experiments, quality, repeat, runs, timing, tuning
 from sdcpd.data import whole_file
 
 
@@ -58,9 +60,9 @@ class Study:
                 runs.execute_sweeps(settings, folders, self.backend, self.data)
             say(f"{kind}, {name}, {n} hidden units", map(runs.load_sweep, folders))
 
-    def train(self, group):
+    def train(self, group, sizes=None):
         """The runs of a group; all algorithms of an experiment and size side by side."""
-        for name, n, _ in self.sizes():
+        for name, n, _ in sizes or self.sizes():
             names = list(experiments.algorithms_of(self.groups, group, name, n))
             if not names:
                 sys.exit(f"hyperparameters.yaml has no {group} for {name}: see study.py adopt")
@@ -111,6 +113,11 @@ def as_published(study):
     study.train("as_published")
 
 
+def ablations(study):
+    for name, n, _ in study.sizes():
+        study.train("as_published", [(other, n, None) for other in study.config["ablations"][name]])
+
+
 def table1(study):
     path = study.folder / "timing/table1.json"
     record = timing.table1(**study.config["timing"], engine=engines.select(study.backend))
@@ -130,22 +137,30 @@ def sensitivity(study):
 
 
 def log_z(study):
+    _measure(study, "log_z", repeat.estimate_log_z, study.config["log_z"])
+
+
+def quality_(study):
+    how = study.config["quality"] | {"seed": study.config["seed"]}
+    _measure(study, "quality", quality.measure, how)
+
+
+def _measure(study, kind, measure, how):
+    """What is measured of the final models of large datasets."""
     for group in ("as_published", *experiments.TUNED):
         for name, n, algorithms in study.sizes():
             folders = [study.folder / f"runs/{name}/{group}/{a}-{n}h" for a in algorithms]
             found = [runs.load(f) for f in folders if (f / "run.json").exists()]
-            if found and found[0].settings["ais"]:  # else it is exact
-                goal = study.folder / f"log_z/{name}-{group}-{n}h"
-                how = study.config["log_z"]
-                done = repeat.estimate_log_z(found, goal, **how, backend_name=study.backend,
-                                             data_folder=study.data)  # fmt: skip
-                print(done.to_string(index=False))
+            if found and found[0].settings["ais"]:  # of small models log Z is known
+                goal = study.folder / f"{kind}/{name}-{group}-{n}h"
+                where = {"backend_name": study.backend, "data_folder": study.data}
+                print(goal.name, measure(found, goal, **how, **where).to_string(), sep="\n")
 
 
 def archive_(study):
     """Only what is finished: a folder with run.json, or a whole record."""
     places = [path.parent for path in study.folder.glob("*/*/*/*/run.json")]
-    places += [p.parent for p in study.folder.glob("log_z/*/about.json")]
+    places += [p.parent for p in study.folder.glob("*/*/about.json")]
     places += [p.parent for p in study.folder.glob("timing/table1.json")]
     for place in sorted(places):
         archive.store(place, place.relative_to(study.folder))
@@ -170,9 +185,11 @@ PIECES = {
     "tuning": tuning_,
     "tuned": tuned,
     "as_published": as_published,
+    "ablations": ablations,
     "table1": table1,
     "sensitivity": sensitivity,
     "log_z": log_z,
+    "quality": quality_,
     "archive": archive_,
     "adopt": adopt,
 }

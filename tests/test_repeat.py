@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from test_runs import settings
 
-from sdcpd import archive, repeat, runs
+from sdcpd import archive, measurements, repeat, runs
 from sdcpd.likelihood import exact_log_z
 
 AIS = {"n_particles": 50, "n_temperatures": 60}
@@ -57,8 +57,8 @@ def test_log_z_is_estimated_twice_for_each_model(finished, tmp_path):
 
 def test_estimates_are_written_with_their_origin(finished, tmp_path):
     table = estimate(finished[:1], tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(repeat.ESTIMATES)
-    read = pd.read_csv(tmp_path / "estimates.csv")
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(measurements.FILES)
+    read = pd.read_csv(tmp_path / "measurements.csv")
     pd.testing.assert_frame_equal(read, table, rtol=1e-9, atol=0)
     about = json.loads((tmp_path / "about.json").read_text())
     assert about["provenance"]["engine"] == "numpy" and about["finished"].startswith("20")
@@ -87,7 +87,7 @@ def test_an_archived_model_is_estimated_with_the_seed_of_its_run_too(
 
 def test_an_interrupted_call_goes_on(finished, tmp_path, monkeypatch):
     estimate(finished, tmp_path)
-    path = tmp_path / "estimates.csv"
+    path = tmp_path / "measurements.csv"
     whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:-3]))
@@ -112,8 +112,8 @@ def test_every_estimate_is_kept_as_soon_as_it_is_made(finished, tmp_path, monkey
     monkeypatch.setattr(repeat, "annealed_log_z", fail)
     with pytest.raises(KeyboardInterrupt):
         estimate(finished[:1], tmp_path)
-    assert len(pd.read_csv(tmp_path / "estimates.csv")) == 2
-    assert {p.name for p in tmp_path.iterdir()} == set(repeat.ESTIMATES)
+    assert len(pd.read_csv(tmp_path / "measurements.csv")) == 2
+    assert {p.name for p in tmp_path.iterdir()} == set(measurements.FILES)
 
 
 def test_diverged_models_are_left_out(finished, tmp_path, monkeypatch):
@@ -128,7 +128,7 @@ def test_without_any_model_the_table_is_empty(finished, tmp_path):
     theta = finished[0].theta.map(lambda array: np.full_like(array, np.nan))
     table = estimate([finished[0]._replace(theta=theta)], tmp_path)
     assert list(table.columns) == COLUMNS and table.empty
-    assert pd.read_csv(tmp_path / "estimates.csv").columns.tolist() == COLUMNS
+    assert pd.read_csv(tmp_path / "measurements.csv").columns.tolist() == COLUMNS
 
 
 # -------------------------------------------------------------------------- the beginning

@@ -190,7 +190,7 @@ def test_large_datasets_come_from_the_archive_where_there_is_no_gpu(tmp_path):
     _, printed = run(fresh, "-n", "figures/fig2_mnist.pdf", config=["scale=quick"])
     assert jobs(printed) == {"download": 1, "train": 1, "curves": 1}
     # and log Z of the archived models says nothing of the new one
-    (fresh / "workflow/archive/log_z/mnist-as_published-500h/estimates.csv").unlink()
+    (fresh / "workflow/archive/log_z/mnist-as_published-500h/measurements.csv").unlink()
     status, printed = run(fresh, "-n", "figures/log_z_mnist.md", config=["scale=quick"])
     assert status == 0 and jobs(printed) == {"download": 1, "train": 1, "log_z": 1}, printed
 

@@ -97,7 +97,9 @@ def _store_best(folder, goal):
 def write_sums():
     """List every file of a finished run with its checksum, anew."""
     parts = (
-        f for part in ("runs", "sweeps", "log_z", "timing") for f in (FOLDER / part).rglob("*")
+        file
+        for part in ("runs", "sweeps", "log_z", "quality", "timing")
+        for file in (FOLDER / part).rglob("*")
     )
     files = sorted(f for f in parts if f.is_file())
     lines = [

@@ -34,6 +34,7 @@ class Evidence(NamedTuple):
 
     runs: dict  # (experiment, n_hidden, group) -> algorithm -> runs.Run
     sweeps: dict  # (experiment, n_hidden, kind) -> algorithm -> list of runs.Run
+    quality: dict  # (experiment, n_hidden, group) -> DataFrame of quality.measure
     seconds: dict  # dataset as in Table 1 -> algorithm -> ndarray (trials,)
     checks: pd.DataFrame  # the table of the notebook validation
     published: pd.DataFrame  # the published curves
@@ -158,15 +159,31 @@ def share_of_valid_patterns(evidence, on, group):
     return compare.mean(np.array(shares))
 
 
-def samples(evidence, on, group):
-    """Sharpness and diversity of generated images."""
-    raise NotRun("not measured")
+def sharpness_difference(evidence, on, group):
+    """Sharpness of generated images, mean |p − ½| of their pixels, S-DCP-D minus the other."""
+    return _quality_difference(evidence, on, group, "sharpness")
+
+
+def diversity_difference(evidence, on, group):
+    """Entropy of the classes of generated images (nats), S-DCP-D minus the other."""
+    return _quality_difference(evidence, on, group, "entropy")
+
+
+def _quality_difference(evidence, on, group, what):
+    trials = [evidence.run(on, name, group).settings["trials"] for name in ("sdcp_d", on["other"])]
+    try:
+        measured = evidence.quality[on["experiment"], on["n_hidden"], group]
+    except KeyError:
+        raise NotRun("not measured") from None
+    values = measured.pivot(index="trial", columns="algorithm", values=what)
+    values = values.reindex(index=range(max(trials)), columns=["sdcp_d", on["other"]])
+    return compare.difference(*values.to_numpy().T)
 
 
 MEASURES = (
     *(failed_checks, time_ratio, epochs_saved, range_of_finals, maximum, final_difference),
     *(area_difference, roughness_ratio, spread_ratio, range_over_epsilon, diverged_over_epsilon),
-    *(diverged_in_grid, share_of_valid_patterns, samples),
+    *(diverged_in_grid, share_of_valid_patterns, sharpness_difference, diversity_difference),
 )
 MEASURES = {measure.__name__: measure for measure in MEASURES}
 

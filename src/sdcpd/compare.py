@@ -9,6 +9,7 @@ the same model and sees the images in the same order. One trial has no interval:
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 RESAMPLES = 4000
 SEED = 95
@@ -49,6 +50,33 @@ def finals(run, part="test"):
 def maxima(run, part="test"):
     """The highest value of each trial."""
     return np.nanmax(curves(run, part)[1], 1)
+
+
+def early_stopping(run):
+    """Each trial where its validation likelihood is highest, and at its end.
+
+    Returns
+    -------
+    DataFrame
+        trial, epoch of the best validation, train, valid and test there, train_end and test_end.
+        Diverged trials are left out.
+    """
+    rows = []
+    for trial, curve in run.curve.groupby("trial"):
+        if (curve.status == "ok").all():
+            best, end = curve.loc[curve.valid.idxmax()], curve.iloc[-1]
+            row = {"trial": trial} | best[["epoch", "train", "valid", "test"]].to_dict()
+            rows.append(row | {"train_end": end.train, "test_end": end.test})
+    return pd.DataFrame(rows, columns=["trial", "epoch", *_PARTS, "train_end", "test_end"])
+
+
+_PARTS = ["train", "valid", "test"]
+
+
+def first_trial(run, epochs=np.inf):
+    """The first trial of a run alone, as far as ``epochs``: beside a run of one trial."""
+    curve = run.curve[(run.curve.trial == run.curve.trial.min()) & (run.curve.epoch <= epochs)]
+    return run._replace(curve=curve, settings=run.settings | {"trials": 1})
 
 
 def roughness(run, part="test"):

@@ -2,9 +2,15 @@
 
     bars_and_stripes         generated; 16 patterns for 3×3
     mnist                    Salakhutdinov & Murray's fixed binarization, 60,000 / 10,000 × 784
-    mnist_bernoulli          our seeded Bernoulli binarization of the grey images, same sizes
     caltech101_silhouettes   split 1 of Marlin's 28×28 silhouettes, 4,100 / 2,264 / 2,307 × 784
     kannada_mnist            grey ≥ 128, 60,000 / 10,000 × 784
+
+and, where the paper leaves a choice open, the same with the other choice:
+
+    mnist_bernoulli          our seeded Bernoulli binarization of the grey images
+    mnist_fresh              the same for evaluation; for training drawn anew at every visit
+    caltech101_silhouettes_inverted    object 1, background 0
+    kannada_mnist_bernoulli  our seeded Bernoulli binarization of the grey images
 
 ``mnist_valid`` etc., for the choice of hyperparameters: the test images stay out of sight, and in
 their place are the validation split of CalTech, or the last 10,000 training images of the others,
@@ -22,6 +28,7 @@ import os
 import shutil
 import struct
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +40,7 @@ from .backend import key, random_words
 
 CATALOGUE = ROOT / "workflow/config/datasets.yaml"
 GREY_THRESHOLD = 128  # a Kannada-MNIST pixel this bright or brighter is on
-BERNOULLI_SEED = 2008  # of the binarization of mnist_bernoulli
+BERNOULLI_SEED = 2008  # of our binarizations
 VALID = "_valid"  # at the end of a dataset's name
 HELD_OUT = 10_000  # training images that stand in for the test images
 
@@ -49,6 +56,16 @@ class Dataset(NamedTuple):
     valid: np.ndarray | None  # (N, m) uint8; only CalTech 101 Silhouettes comes with one
     test: np.ndarray  # (N, m) uint8
     image_shape: tuple  # rows, columns
+    grey: np.ndarray | None = None  # (N, m) uint8 to 255: train on images drawn with these means
+
+
+class Labelled(NamedTuple):
+    """Images as rows of {0, 1}, and the class of each."""
+
+    train: np.ndarray  # (N, m) uint8
+    train_classes: np.ndarray  # (N,)
+    test: np.ndarray  # (N, m) uint8
+    test_classes: np.ndarray  # (N,)
 
 
 def bars_and_stripes(size=3):
@@ -96,7 +113,36 @@ def load(name, folder=ROOT / "data"):
         if part is not None:
             check_binary(part, name)
     train, valid, test = (None if p is None else p.astype(np.uint8) for p in parts)
-    return Dataset(train, valid, test, (28, 28))
+    grey = _read_idx(paths[0], IMAGES) if name == "mnist_fresh" else None
+    return Dataset(train, valid, test, (28, 28), grey)
+
+
+def load_labelled(name, folder=ROOT / "data"):
+    """The images of a dataset with their classes.
+
+    MNIST's fixed binarization comes without classes and in an order of its own: our binarization
+    of the same images stands in for it.
+
+    Returns
+    -------
+    Labelled
+
+    Raises
+    ------
+    DataError
+        If there are no classes, or as ``load``.
+    """
+    files = labelled_files_of(name)
+    dataset = load("mnist_bernoulli" if name.startswith("mnist") else name, folder)
+    paths = [_verified(Path(folder) / file, file) for file in files]
+    if paths[-1].suffix == ".mat":
+        from scipy.io import loadmat
+
+        content = loadmat(paths[-1])
+        classes = [content[f"{part}_labels"].ravel() for part in ("train", "test")]
+    else:
+        classes = [_read_idx(path, CLASSES) for path in paths[-2:]]
+    return Labelled(dataset.train, classes[0], dataset.test, classes[1])
 
 
 def _hold_out(dataset):
@@ -104,8 +150,10 @@ def _hold_out(dataset):
     if dataset.test is dataset.train:
         return dataset
     if dataset.valid is not None:
-        return dataset._replace(test=dataset.valid)
-    return dataset._replace(train=dataset.train[:-HELD_OUT], test=dataset.train[-HELD_OUT:])
+        return dataset._replace(valid=None, test=dataset.valid)
+    grey = None if dataset.grey is None else dataset.grey[:-HELD_OUT]
+    train, test = dataset.train[:-HELD_OUT], dataset.train[-HELD_OUT:]
+    return dataset._replace(train=train, test=test, grey=grey)
 
 
 def files_of(name):
@@ -118,6 +166,15 @@ def files_of(name):
     except KeyError:
         known = ", ".join(["bars_and_stripes", *_catalogue()["datasets"]])
         raise DataError(f"unknown dataset {name!r}: choose one of {known}") from None
+
+
+def labelled_files_of(name):
+    """The files that ``load_labelled`` reads; those with the classes last."""
+    try:
+        return _catalogue()["labelled"][name]
+    except KeyError:
+        known = ", ".join(_catalogue()["labelled"])
+        raise DataError(f"{name!r} has no classes: choose one of {known}") from None
 
 
 def check_binary(array, name):
@@ -138,10 +195,10 @@ def _read_salakhutdinov_murray(path):
     return _row_by_row(content["x_trn"].T), None, _row_by_row(content["x_tst"].T)
 
 
-def _read_bernoulli(train_path, test_path):
+def _read_bernoulli(name, train_path, test_path):
     def binarize(part, path):
-        grey = _read_idx(path)
-        stream = key("mnist_bernoulli", part, BERNOULLI_SEED)
+        grey = _read_idx(path, IMAGES)
+        stream = key(name, part, BERNOULLI_SEED)
         uniform = random_words(stream, grey.size).reshape(grey.shape) >> np.uint64(11)
         return (uniform * 2.0**-53 < grey / 255).astype(np.uint8)
 
@@ -155,19 +212,30 @@ def _read_caltech(path):
     return tuple(_row_by_row(content[f"{part}_data"]) for part in ("train", "val", "test"))
 
 
+def _read_inverted_caltech(path):
+    return tuple(1 - images for images in _read_caltech(path))
+
+
 def _read_kannada(train_path, test_path):
     def binarize(path):
-        return (_read_idx(path) >= GREY_THRESHOLD).astype(np.uint8)
+        return (_read_idx(path, IMAGES) >= GREY_THRESHOLD).astype(np.uint8)
 
     return binarize(train_path), None, binarize(test_path)
 
 
-def _read_idx(path):
-    """Rows of pixels of a gzipped IDX image file."""
+IMAGES, CLASSES = 2051, 2049  # how an IDX file of them begins
+
+
+def _read_idx(path, kind):
+    """Rows of pixels of a gzipped IDX file of images, or one number a row."""
     with gzip.open(path) as file:
-        magic, n, rows, columns = struct.unpack(">4i", file.read(16))
-        if magic != 2051:
-            raise DataError(f"{path}: not an IDX file of images; delete it and download it again")
+        found, n = struct.unpack(">2i", file.read(8))
+        if found != kind:
+            what = {IMAGES: "images", CLASSES: "classes"}[kind]
+            raise DataError(f"{path}: not an IDX file of {what}; delete it and download it again")
+        if kind == CLASSES:
+            return np.frombuffer(file.read(), np.uint8).reshape(n)
+        rows, columns = struct.unpack(">2i", file.read(8))
         return np.frombuffer(file.read(), np.uint8).reshape(n, rows * columns)
 
 
@@ -178,9 +246,12 @@ def _row_by_row(images):
 
 _READERS = {
     "mnist": _read_salakhutdinov_murray,
-    "mnist_bernoulli": _read_bernoulli,
+    "mnist_bernoulli": partial(_read_bernoulli, "mnist_bernoulli"),
+    "mnist_fresh": partial(_read_bernoulli, "mnist_bernoulli"),
     "caltech101_silhouettes": _read_caltech,
+    "caltech101_silhouettes_inverted": _read_inverted_caltech,
     "kannada_mnist": _read_kannada,
+    "kannada_mnist_bernoulli": partial(_read_bernoulli, "kannada_mnist_bernoulli"),
 }
 
 

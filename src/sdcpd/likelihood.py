@@ -123,20 +123,22 @@ class Evaluator:
 
     Parameters
     ----------
-    train, test : array of uint8, (N, m)
+    train, test, valid : array of uint8, (N, m)
+        ``valid`` may be None.
     keys : callable (replica, update) -> array of uint64, shape (2,)
         Philox key of an AIS estimate.
     ais : dict or None
         ``n_particles`` and ``n_temperatures``; None enumerates, in float64.
     """
 
-    def __init__(self, train, test, keys, ais=None, report=None, engine=PLAIN):
-        self.train, self.test, self.keys, self.ais = train, test, keys, ais
+    def __init__(self, train, test, keys, ais=None, report=None, engine=PLAIN, valid=None):
+        self.train, self.test, self.valid = train, test, valid
+        self.keys, self.ais = keys, ais
         self.report, self.engine = report, engine
         self.train_mean = to_host(train.mean(0, dtype=np.float64))
 
     def __call__(self, theta, replicas, update):
-        """A dict for each model: train, test, log_z, log_z_se, ess."""
+        """A dict for each model: train, test, valid if there is one, log_z, log_z_se, ess."""
         if self.ais is None:
             theta = Parameters(*(a.astype(np.float64) for a in (theta.W, theta.b, theta.c)))
             log_z = exact_log_z(theta)
@@ -147,8 +149,11 @@ class Evaluator:
         train = average_log_likelihood(theta, self.train, log_z.value)
         same = self.test is self.train
         test = train if same else average_log_likelihood(theta, self.test, log_z.value)
-        names = ("train", "test", "log_z", "log_z_se", "ess")
-        rows = zip(train.tolist(), test.tolist(), *(a.tolist() for a in log_z), strict=True)
+        found = {"train": train, "test": test}
+        if self.valid is not None:
+            found["valid"] = average_log_likelihood(theta, self.valid, log_z.value)
+        names = (*found, "log_z", "log_z_se", "ess")
+        rows = zip(*(array.tolist() for array in (*found.values(), *log_z)), strict=True)
         return [dict(zip(names, row, strict=True)) for row in rows]
 
 

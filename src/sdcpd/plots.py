@@ -26,9 +26,12 @@ STYLES = {
 NAMES = {
     "bars_and_stripes": "Bars & Stripes",
     "mnist": "MNIST",
-    "mnist_bernoulli": "MNIST (our Bernoulli binarization)",
+    "mnist_bernoulli": "MNIST, our Bernoulli binarization",
+    "mnist_fresh": "MNIST, binarized anew at every visit",
     "caltech101_silhouettes": "CalTech 101 Silhouettes",
+    "caltech101_silhouettes_inverted": "CalTech 101 Silhouettes, inverted",
     "kannada_mnist": "Kannada-MNIST",
+    "kannada_mnist_bernoulli": "Kannada-MNIST, Bernoulli binarization",
 }
 GROUP_NAMES = {
     "as_published": "hyperparameters as published",
@@ -106,21 +109,25 @@ def summarize(run):
     Returns
     -------
     DataFrame
-        epoch, update, trials, train_mean, train_max, train_low, train_high and the same for
-        test, ess (the smallest). low … high is the 95 % interval (Student's t) of the mean over
-        trials; NaN where one trial is left.
+        epoch, update, trials, ess (the smallest), train_mean, train_max, train_low, train_high and
+        the same for test, and for valid where there are validation images. low … high is the 95 %
+        interval (Student's t) of the mean over trials; NaN where one trial is left.
     """
     alive = run.curve[run.curve.status == "ok"]
     groups = alive.groupby(["epoch", "update"])
     table = groups.agg(trials=("trial", "size"), ess=("ess", "min"))
     quantile = stdtrit(table.trials - 1, 0.975)  # NaN, no interval, with one trial
-    for part in ("train", "test"):
+    for part in _parts(run):
         half = quantile * groups[part].std(ddof=1) / np.sqrt(table.trials)
         table[f"{part}_mean"] = groups[part].mean()
         table[f"{part}_max"] = groups[part].max()
         table[f"{part}_low"] = table[f"{part}_mean"] - half
         table[f"{part}_high"] = table[f"{part}_mean"] + half
     return table.reset_index()
+
+
+def _parts(run):
+    return [part for part in ("train", "valid", "test") if part in run.curve]
 
 
 def published(path, **where):
@@ -318,6 +325,76 @@ def known_rates(runs, paper_budget, published_curves):
     title = (
         f"{NAMES[shared['dataset']]}, {shared['n_hidden']} hidden units, {counts}, mean over trials"
     )
+    _headline(figure, title, describe_runs(runs, paper_budget))
+    return figure
+
+
+def ablation_curves(variants, paper_budget):
+    """What the paper leaves open about the data: a column for each choice, train above test.
+
+    Parameters
+    ----------
+    variants : list of list of runs.Run
+        For each choice a run of each algorithm, all of as many trials and epochs.
+    """
+    columns = len(variants)
+    figure, axes = plt.subplots(
+        2, columns, figsize=(max(3.6 * columns, 8), 6.6), sharex=True, sharey="row", squeeze=False
+    )
+    for column, runs in enumerate(variants):
+        for row, part in enumerate(("train", "test")):
+            axis = axes[row, column]
+            for run in runs:
+                _draw_curve(axis, run, part, "mean", True)
+            axis.set_xscale("log")
+            axis.xaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:g}"))
+        axes[0, column].set_title(choice(runs[0].settings), fontsize=9)
+        axes[1, column].set_xlabel("epoch (logarithmic)")
+    for axis, part in zip(axes[:, 0], ("train", "test"), strict=True):
+        axis.set_ylabel(f"{part}: average log-likelihood (nats)")
+    _legend(figure, axes[0, 0], False)
+    every = [run for runs in variants for run in runs]
+    settings = variants[0][0].settings
+    title = f"{NAMES[settings['dataset']]}, {settings['n_hidden']} hidden units: other choices"
+    _headline(figure, title, describe_runs(every, paper_budget))
+    return figure
+
+
+def choice(settings):
+    """The dataset and the batch size of a run, in words."""
+    return f"{NAMES[settings['dataset']]}, batch {settings['batch_size']}"
+
+
+def overfitting(runs, paper_budget):
+    """Train, validation and test likelihood of each algorithm, and the best epoch on validation."""
+    figure, axes = plt.subplots(
+        1, len(runs), figsize=(2.5 * len(runs) + 0.6, 4.4), sharey=True, squeeze=False
+    )
+    dashes = {"train": (0, (4, 2)), "valid": (0, (1, 1)), "test": "-"}
+    for axis, run in zip(axes[0], runs, strict=True):
+        color, _ = STYLES[run.settings["algorithm"]]
+        table = summarize(run)
+        table = table[table.epoch > 0]
+        for part, dash in dashes.items():
+            axis.plot(table.epoch, table[f"{part}_mean"], color=color, ls=dash, lw=1.5)
+            low, high = table[f"{part}_low"], table[f"{part}_high"]
+            axis.fill_between(table.epoch, low, high, color=color, alpha=0.15, lw=0)
+        if len(table):
+            best = table.loc[table.valid_mean.idxmax()]
+            axis.axvline(best.epoch, color="0.6", lw=0.8)
+            axis.plot(best.epoch, best.test_mean, "*", color="red", ms=11, mec="white", zorder=5)
+        axis.set_title(LABELS[run.settings["algorithm"]])
+        axis.set_xscale("log")
+        axis.xaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:g}"))
+        axis.set_xlabel("epoch (logarithmic)")
+    axes[0, 0].set_ylabel("average log-likelihood (nats)")
+    line = mpl.lines.Line2D
+    handles = [line([], [], color="0.3", ls=dash, lw=1.5) for dash in dashes.values()]
+    handles.append(line([], [], marker="*", color="red", mec="white", ms=11, lw=0))
+    labels = ["train", "validation", "test", "test at the best epoch on validation"]
+    figure.legend(handles, labels, loc="lower center", ncols=4, fontsize=8)
+    settings = runs[0].settings
+    title = f"{NAMES[settings['dataset']]}, {settings['n_hidden']} hidden units: overfitting"
     _headline(figure, title, describe_runs(runs, paper_budget))
     return figure
 

@@ -1,18 +1,12 @@
 """Two tests of finished runs: log Z estimated again, and the beginning trained again."""
 
-import hashlib
-import json
-from datetime import UTC, datetime
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
 from . import ROOT, backend, data, engine, runs
-from .data import whole_file
 from .likelihood import annealed_log_z
+from .measurements import Measurements, models
 
-ESTIMATES = ("estimates.csv", "about.json")
 COLUMNS = ["algorithm", "trial", "n_temperatures", "seed", "log_z", "log_z_se", "ess"]
 
 
@@ -27,8 +21,7 @@ def estimate_log_z(finished, folder, seed, times, trials, backend_name="auto", d
         Of one dataset; those of the archive hold their best trial only, in half precision, so that
         the first estimate is made again for them, with the seed of the run.
     folder : path
-        ``estimates.csv`` and ``about.json`` are written there, after each model anew: an
-        interrupted call goes on.
+        Where ``measurements.Measurements`` keeps each as soon as it is made.
     trials : int
         Of each run the first so many that have a model.
 
@@ -38,14 +31,11 @@ def estimate_log_z(finished, folder, seed, times, trials, backend_name="auto", d
         algorithm, trial, n_temperatures, seed, log_z, log_z_se, ess.
     """
     chosen = engine.select(backend_name)
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    origin = runs.provenance(chosen) | {"models": _fingerprint(finished)}
-    done = _kept(folder, origin["models"])
+    estimates = Measurements(folder, COLUMNS, finished, chosen)
     mean = None
-    models = [(run, n) for run in finished for n in range(min(trials, len(run.trials)))]
-    progress = runs.Progress("log Z again", len(models) * (times + 2))
-    for number_of_model, (run, row) in enumerate(models):
+    todo = models(finished, trials)
+    progress = runs.Progress("log Z again", len(todo) * (times + 2))
+    for number_of_model, (run, row) in enumerate(todo):
         settings = run.settings
         trial, ais = run.trials[row], settings["ais"]
         ways = [(seed, 1), (seed, times)]
@@ -55,9 +45,7 @@ def estimate_log_z(finished, folder, seed, times, trials, backend_name="auto", d
             n = ais["n_temperatures"] * factor
             same = {"algorithm": settings["algorithm"], "trial": trial}
             same |= {"n_temperatures": n, "seed": number}
-            if any(same.items() <= estimate.items() for estimate in done):
-                continue
-            if not np.isfinite(run.theta.W[row]).all():
+            if estimates.has(**same):
                 continue
             if mean is None:
                 mean = data.load(settings["dataset"], data_folder or ROOT / "data").train.mean(0)
@@ -66,41 +54,10 @@ def estimate_log_z(finished, folder, seed, times, trials, backend_name="auto", d
             how = ais | {"n_temperatures": n, "engine": chosen}
             found = annealed_log_z(chosen.prepare(theta), mean, [key], **how)
             values = zip(("log_z", "log_z_se", "ess"), found, strict=True)
-            done.append(same | {name: float(value[0]) for name, value in values})
-            _write(done, folder, origin)
+            estimates.add(same | {name: float(value[0]) for name, value in values})
         progress.update((number_of_model + 1) * (times + 2))
-    _write(done, folder, origin)  # where there is no model at all
-    return pd.DataFrame(done, columns=COLUMNS)
-
-
-def _fingerprint(finished):
-    """Of the models: estimates of others, trained in the same place before, must not be kept."""
-    digest = hashlib.sha256()
-    for run in finished:
-        for array in run.theta:
-            digest.update(np.ascontiguousarray(array))
-    return digest.hexdigest()[:16]
-
-
-def _kept(folder, fingerprint):
-    """The estimates of these models that an interrupted call left behind."""
-    try:
-        about = json.loads((folder / ESTIMATES[1]).read_text())
-        if about["provenance"].get("models") == fingerprint:
-            return pd.read_csv(folder / ESTIMATES[0]).to_dict("records")
-    except FileNotFoundError:
-        pass
-    return []
-
-
-def _write(estimates, folder, origin):
-    finished = datetime.now(UTC).isoformat(timespec="seconds")
-    about = {"provenance": origin, "finished": finished}
-    with whole_file(folder / ESTIMATES[0]) as file:
-        table = pd.DataFrame(estimates, columns=COLUMNS)
-        table.to_csv(file, index=False, float_format="%.10g")
-    with whole_file(folder / ESTIMATES[1]) as file:
-        json.dump(about, file, indent=2)
+    estimates.write()  # where there is no model at all
+    return estimates.table()
 
 
 def train_beginning(archived, epochs, backend_name="auto", data_folder=None):

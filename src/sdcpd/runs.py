@@ -4,8 +4,9 @@ A run trains all trials of one dataset × algorithm × hidden size × hyperparam
 is a folder of plain files, each written whole and moved into place:
 
     run.json     settings, seed, code version, device, library versions
-    curve.csv    trial, epoch, update, train and test log-likelihood, log Z, its standard error
-                 and effective sample size, status
+    curve.csv    trial, epoch, update, log-likelihood of the train and test images and of the
+                 validation images where there are any, log Z, its standard error and effective
+                 sample size, status
     models.npz   W (R, n, m), b (R, m), c (R, n): the final models; NaN where diverged
     wall.json    when it ran and how long it took; apart, so that the others are reproducible
 
@@ -256,6 +257,8 @@ def _train(replicas, dataset, points, chosen, checkpoint, progress, done_before)
     train_mean = dataset.train.mean(0, dtype=np.float64)
     images = xp.asarray(dataset.train)
     test = images if dataset.test is dataset.train else xp.asarray(dataset.test)
+    valid = None if dataset.valid is None else xp.asarray(dataset.valid)
+    fresh = dataset.grey is not None  # binarized anew at every visit
 
     def keys(*fields):
         return [backend.key(t["seed"], *fields, trial) for t, trial in replicas]
@@ -290,16 +293,17 @@ def _train(replicas, dataset, points, chosen, checkpoint, progress, done_before)
         [algorithm for algorithm, *_ in blocks],
         initialize(train_mean, s["n_hidden"], initial, xp),
         [hyperparameters(*block) for block in blocks],
-        images,
+        xp.asarray(dataset.grey) if fresh else images,
         s["batch_size"],
         points,
-        Evaluator(images, test, ais_key, s["ais"], progress.note, chosen),
+        Evaluator(images, test, ais_key, s["ais"], progress.note, chosen, valid),
         keys("order", s["dataset"]),
         chain_keys,
         checkpoint,
         fingerprint(replicas, chosen),
         lambda done: progress.update(done_before + done),
         chosen,
+        keys("pixels", s["dataset"]) if fresh else None,
     )
 
 

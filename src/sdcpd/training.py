@@ -51,6 +51,7 @@ def train(
     fingerprint="",
     report=lambda done: None,
     engine=PLAIN,
+    pixel_keys=None,
 ):
     """Train R models and evaluate them on the way.
 
@@ -82,6 +83,9 @@ def train(
         Called with the number of updates done.
     engine : engine.Engine
         What computes; ``theta`` and ``images`` are arrays of its ``xp``.
+    pixel_keys : array_like of uint64, shape (R, 2), optional
+        Then ``images`` are grey levels up to 255, and at every visit of an image each pixel is
+        drawn anew, 1 with probability level / 255.
 
     Returns
     -------
@@ -106,7 +110,7 @@ def train(
         state = _resume(checkpoint, fingerprint, state, engine)
     resumed_at = state.update
     per_epoch = updates_per_epoch(len(images), batch_size)
-    orders = _Orders(order_keys, images, xp)
+    orders = _Orders(order_keys, images, xp, pixel_keys)
 
     for target in sorted(set(evaluation_updates)):
         if any(point["update"] >= target for point in state.curve):
@@ -161,7 +165,11 @@ def _advance(state, names, hypers, orders, batch_size, target, engine):
     living = [n for n, hyper in enumerate(hypers) if len(hyper.learning_rate)]
     names, hypers = [names[n] for n in living], [hypers[n] for n in living]
     own = [memories[n] for n in living]
-    if len(orders.images) <= batch_size and engine.is_small(state.theta, orders.images):
+    if (
+        len(orders.images) <= batch_size
+        and orders.pixel_keys is None
+        and engine.is_small(state.theta, orders.images)
+    ):
         done = min(target - state.update, AT_ONCE)
         thetas, own = _many_steps(state, names, hypers, own, orders.images, done, engine)
         theta = engine.join(thetas)
@@ -192,17 +200,24 @@ def _many_steps(state, names, hypers, memories, images, n_updates, engine):
 class _Orders:
     """The order of the images in the present epoch, drawn once an epoch for each replica."""
 
-    def __init__(self, keys, images, xp):
+    def __init__(self, keys, images, xp, pixel_keys=None):
         self.keys, self.images, self.xp = np.asarray(keys), images, xp
+        self.pixel_keys = None if pixel_keys is None else np.asarray(pixel_keys)
         self.held = None
 
     def batch(self, state, batch_size):
         """The images (R, B, m) of the next update of the active replicas."""
         epoch, batch = divmod(state.update, updates_per_epoch(len(self.images), batch_size))
         if batch_size >= len(self.images):  # their order is of no consequence
-            return self.xp.broadcast_to(self.images, (len(state.active), *self.images.shape))
-        rows = self.of(epoch, state.active)[:, batch * batch_size :][:, :batch_size]
-        return self.images[rows]
+            images = self.xp.broadcast_to(self.images, (len(state.active), *self.images.shape))
+        else:
+            rows = self.of(epoch, state.active)[:, batch * batch_size :][:, :batch_size]
+            images = self.images[rows]
+        if self.pixel_keys is None:
+            return images
+        # The number of the update is that of the draw: a resumed training draws the same.
+        stream = Stream(self.pixel_keys[state.active], self.xp, state.update)
+        return (stream.uniform(*images.shape[1:]) * 255 < images).view("uint8")
 
     def of(self, epoch, active):
         if self.held is None or self.held[0] != epoch or len(self.held[1]) != len(active):

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 from snakemake.exceptions import WorkflowError
 
-from sdcpd import archive, data, engine, experiments, runs
+from sdcpd import archive, data, engine, experiments, measurements, runs
 
 # ------------------------------------------------------------------------------ configuration
 

@@ -144,10 +144,30 @@ SENSITIVITY_FIGURES = {
     )
     for name in config["sensitivity"]["experiments"]
 }
+# name -> experiment, hidden units, group
 LOG_Z = {
-    f"log_z_{name}": (name, only_n_hidden(name))
+    f"log_z_{name}": (name, only_n_hidden(name), GROUP)
     for name in LARGE
     if algorithms_of(name, only_n_hidden(name), GROUP)
+}
+QUALITY = {
+    f"sample_quality_{name}{'' if group == GROUP else f'_{group}'}": (name, n, group)
+    for name in LARGE
+    for _, n in sizes(name)
+    for group in dict.fromkeys((GROUP, *tuned_groups(name, n)))
+    if algorithms_of(name, n, group) and group != "tuned_speed"
+}
+# name -> experiments beside each other
+ABLATIONS = {
+    f"figS_ablation_{name}": [name, *others]
+    for name, others in config["ablations"].items()
+    if others and algorithms_of(name, only_n_hidden(name), GROUP)
+}
+# name -> experiment and hidden units; of a dataset with validation images
+OVERFITTING = {
+    n: what
+    for n, what in {"figS_overfitting_caltech": ("caltech", only_n_hidden("caltech"))}.items()
+    if algorithms_of(*what, GROUP)
 }
 VALIDATION = "bars_and_stripes_2017"  # the experiment whose published learning rates are known
 KNOWN_RATES = [g for g, values in GROUPS.items() if VALIDATION in values]
@@ -159,7 +179,7 @@ def made_by_default(experiment, folders):
 
 
 def study():
-    """The names of those tunings, sensitivities and log Z that are made without being asked for."""
+    """What of all this is made without being asked for, by name."""
     names = [
         n
         for n, (e, size, kind) in GRID_FIGURES.items()
@@ -170,18 +190,47 @@ def study():
         for n, (e, size, groups) in SENSITIVITY_FIGURES.items()
         if made_by_default(e, [sweep_folder(e, "sdcp_d", size, f"sensitivity_{g}") for g in groups])
     ]
-    names += [n for n in LOG_Z if GPU or SCALE == "smoke" or log_z_folder(n).startswith(ARCHIVE)]
-    return names
+    quick = GPU or SCALE == "smoke"  # to be made here; archived ones always are
+    names += [n for n in LOG_Z if quick or measured("log_z", n).startswith(ARCHIVE)]
+    names += [
+        n
+        for n, folders in ((n, sum(ablation_runs(n), [])) for n in ABLATIONS)
+        if quick or all(folder.startswith(ARCHIVE) for folder in folders)
+    ]
+    return [*names, *QUALITY, *OVERFITTING]
 
 
-def log_z_folder(name):
-    """Where the second and third estimates of log Z are, in the archive or here."""
-    experiment, n_hidden = LOG_Z[name]
-    here = f"{RESULTS}/log_z/{experiment}-{GROUP}-{n_hidden}h"
+def measured(kind, name):
+    """The folder of measurements of final models, in the archive or here."""
+    experiment, n_hidden, group = {"log_z": LOG_Z, "quality": QUALITY}[kind][name]
+    here = f"{RESULTS}/{kind}/{experiment}-{group}-{n_hidden}h"
     stored = here.replace(RESULTS, ARCHIVE)
     # of other models than those that the archive holds they would say nothing
-    same = all(folder.startswith(ARCHIVE) for folder in run_folders(experiment, n_hidden))
+    same = all(folder.startswith(ARCHIVE) for folder in run_folders(experiment, n_hidden, group))
     return stored if same and Path(stored).exists() else here
+
+
+def measured_input(kind, name):
+    """The archived measurements, where they are to be taken from there."""
+    folder = measured(kind, name)
+    return files([folder], measurements.FILES) if folder.startswith(ARCHIVE) else []
+
+
+def labelled_files(name):
+    """Downloaded files that the quality of generated images is measured by; none if it has been."""
+    experiment, n_hidden, group = QUALITY[name]
+    if measured("quality", name).startswith(ARCHIVE):
+        return []
+    dataset = config["experiments"][experiment]["dataset"]
+    return [
+        f"data/{f}"
+        for f in dict.fromkeys([*data.files_of(dataset), *data.labelled_files_of(dataset)])
+    ]
+
+
+def ablation_runs(name):
+    """The runs of each choice of an ablation."""
+    return [run_folders(experiment, only_n_hidden(experiment)) for experiment in ABLATIONS[name]]
 
 
 def executed(name):
@@ -314,11 +363,39 @@ def sensitivity_parameters(wildcards):
 
 
 def log_z_parameters(wildcards):
-    experiment, n_hidden = LOG_Z[wildcards.name]
     return config["log_z"] | {
-        "runs": run_folders(experiment, n_hidden),
-        "folder": log_z_folder(wildcards.name),
+        "runs": run_folders(*LOG_Z[wildcards.name]),
+        "folder": measured("log_z", wildcards.name),
         "backend": BACKEND,
+        "output": f"figures/{wildcards.name}",
+    }
+
+
+def quality_parameters(wildcards):
+    experiment, *_ = QUALITY[wildcards.name]
+    return config["quality"] | {
+        "runs": run_folders(*QUALITY[wildcards.name]),
+        "folder": measured("quality", wildcards.name),
+        "seed": config["seed"],
+        "paper_budget": paper_budget(experiment),
+        "backend": BACKEND,
+        "output": f"figures/{wildcards.name}",
+    }
+
+
+def ablation_parameters(wildcards):
+    return {
+        "variants": ablation_runs(wildcards.name),
+        "paper_budget": paper_budget(ABLATIONS[wildcards.name][0]),
+        "output": f"figures/{wildcards.name}",
+    }
+
+
+def overfitting_parameters(wildcards):
+    experiment, n_hidden = OVERFITTING[wildcards.name]
+    return {
+        "runs": run_folders(experiment, n_hidden),
+        "paper_budget": paper_budget(experiment),
         "output": f"figures/{wildcards.name}",
     }
 

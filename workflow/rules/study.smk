@@ -114,12 +114,8 @@ rule sensitivity:
 rule log_z:
     input:
         lambda wildcards: files(run_folders(*LOG_Z[wildcards.name]), runs.FILES),
-        lambda wildcards: (
-            f"{log_z_folder(wildcards.name)}/estimates.csv"
-            if log_z_folder(wildcards.name).startswith(ARCHIVE)
-            else []
-        ),
-        sources("repeat.py", "plots.py", *runs.SOURCES),
+        lambda wildcards: measured_input("log_z", wildcards.name),
+        sources("archive.py", "measurements.py", "repeat.py", "plots.py", *runs.SOURCES),
         notebook="notebooks/log_z.ipynb",
     output:
         **table("{name}", "Validation", "../report/log_z.rst"),
@@ -138,6 +134,83 @@ rule log_z:
         parameters=log_z_parameters,
     message:
         "Estimate log Z again: {wildcards.name}"
+    script:
+        "../scripts/execute_notebook.py"
+
+
+rule quality:
+    input:
+        lambda wildcards: files(run_folders(*QUALITY[wildcards.name]), runs.FILES),
+        lambda wildcards: measured_input("quality", wildcards.name),
+        lambda wildcards: labelled_files(wildcards.name),
+        sources("archive.py", "measurements.py", "sampling.py", "quality.py", "plots.py"),
+        sources("compare.py", *runs.SOURCES),
+        notebook="notebooks/quality.ipynb",
+    output:
+        **table("{name}", "Generated samples", "../report/quality.rst"),
+    log:
+        f"logs/{SCALE}/{{name}}.log",
+    benchmark:
+        f"logs/benchmarks/{SCALE}/{{name}}.tsv"
+    wildcard_constraints:
+        name="|".join(QUALITY),
+    conda:
+        ENVIRONMENT
+    resources:
+        mem_mb=2000,
+        gpu=int(GPU),
+    params:
+        parameters=quality_parameters,
+    message:
+        "Measure generated images: {wildcards.name}"
+    script:
+        "../scripts/execute_notebook.py"
+
+
+rule ablation:
+    input:
+        lambda wildcards: files(sum(ablation_runs(wildcards.name), []), runs.FILES),
+        sources("archive.py", "runs.py", "compare.py", "plots.py"),
+        notebook="notebooks/ablation.ipynb",
+    output:
+        **figure("Other choices", "../report/ablation.rst"),
+        table="figures/{name}.csv",
+    log:
+        f"logs/{SCALE}/{{name}}.log",
+    benchmark:
+        f"logs/benchmarks/{SCALE}/{{name}}.tsv"
+    wildcard_constraints:
+        name="|".join(ABLATIONS),
+    conda:
+        ENVIRONMENT
+    params:
+        parameters=ablation_parameters,
+    message:
+        "Draw {wildcards.name}"
+    script:
+        "../scripts/execute_notebook.py"
+
+
+rule overfitting:
+    input:
+        lambda wildcards: files(run_folders(*OVERFITTING[wildcards.name]), runs.FILES),
+        sources("archive.py", "runs.py", "compare.py", "plots.py"),
+        notebook="notebooks/overfitting.ipynb",
+    output:
+        **figure("Other choices", "../report/overfitting.rst"),
+        table="figures/{name}.csv",
+    log:
+        f"logs/{SCALE}/{{name}}.log",
+    benchmark:
+        f"logs/benchmarks/{SCALE}/{{name}}.tsv"
+    wildcard_constraints:
+        name="|".join(OVERFITTING),
+    conda:
+        ENVIRONMENT
+    params:
+        parameters=overfitting_parameters,
+    message:
+        "Draw {wildcards.name}"
     script:
         "../scripts/execute_notebook.py"
 
@@ -176,6 +249,7 @@ rule claims:
     input:
         files(claim_runs(), runs.FILES),
         files(claim_sweeps(), runs.SWEEP_FILES),
+        [f"figures/{name}.csv" for name in QUALITY],
         sources("archive.py", "runs.py", "compare.py", "claims.py", "plots.py"),
         "workflow/reference/claims.yaml",
         "workflow/reference/published_curves_2019.csv",
@@ -197,6 +271,7 @@ rule claims:
             "claims": "workflow/reference/claims.yaml",
             "runs": claim_runs(),
             "sweeps": claim_sweeps(),
+            "quality": [measured("quality", name) for name in QUALITY],
             "budgets": claim_budgets(),
             "timing": ARCHIVED_TIMING or TIMING,
             "validation": "figures/validation.csv",

@@ -1,0 +1,87 @@
+"""Tables of measurements of finished models, kept row by row: an interrupted call goes on.
+
+A folder holds ``measurements.csv`` and ``about.json``, which says where and when they were made,
+and of which models: those of others, trained in the same place before, are not kept.
+"""
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from . import runs
+from .data import whole_file
+
+FILES = ("measurements.csv", "about.json")
+
+
+class Measurements:
+    """Rows about the models of ``finished``; those that an earlier call left are there again.
+
+    Parameters
+    ----------
+    folder : path
+    columns : list of str
+    finished : list of runs.Run
+    engine : engine.Engine
+        What computes, for ``about.json``.
+    """
+
+    def __init__(self, folder, columns, finished, engine):
+        self.folder, self.columns = Path(folder), columns
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.about = {"provenance": runs.provenance(engine) | {"models": _fingerprint(finished)}}
+        self.rows = self._kept()
+
+    def has(self, **known):
+        """Whether there is a row with these values."""
+        return any(known.items() <= row.items() for row in self.rows)
+
+    def add(self, *rows):
+        """Keep these rows, dicts, and write everything."""
+        self.rows += rows
+        self.write()
+
+    def write(self):
+        """Write both files whole; without any row, too."""
+        self.about["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
+        with whole_file(self.folder / FILES[0]) as file:
+            self.table().to_csv(file, index=False, float_format="%.10g")
+        with whole_file(self.folder / FILES[1]) as file:
+            json.dump(self.about, file, indent=2)
+
+    def table(self):
+        """All rows as a DataFrame."""
+        return pd.DataFrame(self.rows, columns=self.columns)
+
+    def _kept(self):
+        try:
+            about = json.loads((self.folder / FILES[1]).read_text())
+            if about["provenance"].get("models") == self.about["provenance"]["models"]:
+                table = pd.read_csv(self.folder / FILES[0])
+                if list(table.columns) == self.columns:
+                    self.about = about | self.about
+                    return table.to_dict("records")
+        except FileNotFoundError:
+            pass
+        return []
+
+
+def models(finished, trials):
+    """(run, row of its theta) of each model to measure: of every run at most ``trials``.
+
+    Those that have diverged are left out.
+    """
+    found = [(run, row) for run in finished for row in range(min(trials, len(run.trials)))]
+    return [(run, row) for run, row in found if np.isfinite(run.theta.W[row]).all()]
+
+
+def _fingerprint(finished):
+    digest = hashlib.sha256()
+    for run in finished:
+        for array in run.theta:
+            digest.update(np.ascontiguousarray(array))
+    return digest.hexdigest()[:16]

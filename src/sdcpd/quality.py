@@ -1,0 +1,136 @@
+"""What generated images are like: how sharp, how diverse, how far from the training images.
+
+The paper judges by eye (section 4.3.2, Figure 5). These numbers stand in for the eye:
+
+    sharpness   mean |p − ½| of the visible units' probabilities p(v | h); ½: all pixels are certain
+    entropy     of the classes of the images (nats), each that of its nearest training image
+    distance    mean number of pixels by which an image differs from its nearest training image
+"""
+
+import numpy as np
+from scipy.stats import entropy
+
+from . import ROOT, backend, data, engine, rbm, runs, sampling
+from .backend import Stream, to_host
+from .measurements import Measurements, models
+from .rbm import Parameters
+
+COLUMNS = ["algorithm", "trial", "n_images", "n_steps", "sharpness", "entropy", "distance"]
+TESTED = 1000  # test images by which the classifier is judged
+_AT_ONCE = 200  # images that are compared with all training images
+
+
+def measure(
+    finished, folder, seed, n_images, n_steps, trials, backend_name="auto", data_folder=None
+):
+    """Sharpness, entropy and distance of images that final models generate.
+
+    Parameters
+    ----------
+    finished : list of runs.Run
+        Of one dataset with classes.
+    folder : path
+        Where ``measurements.Measurements`` keeps each as soon as it is made; ``about.json`` has the
+        same of as many ``real`` test images, and the classifier's ``accuracy`` on test images.
+    n_images, n_steps : int
+        As in ``sampling.generate``, of each model.
+    trials : int
+        Of each run the first so many that have a model.
+
+    Returns
+    -------
+    DataFrame
+        algorithm, trial, n_images, n_steps, sharpness, entropy, distance.
+    """
+    chosen = engine.select(backend_name)
+    measurements = Measurements(folder, COLUMNS, finished, chosen)
+    size = {"n_images": n_images, "n_steps": n_steps}
+
+    def what(run, row):
+        return {"algorithm": run.settings["algorithm"], "trial": run.trials[row]} | size
+
+    todo = [model for model in models(finished, trials) if not measurements.has(**what(*model))]
+    if not todo and "real" in measurements.about:
+        return measurements.table()
+    settings, data_folder = finished[0].settings, data_folder or ROOT / "data"
+    dataset = data.load(settings["dataset"], data_folder)
+    labelled = data.load_labelled(settings["dataset"], data_folder)
+    classifier = Nearest(labelled.train, chosen.xp)
+    trained_on = Nearest(dataset.train, chosen.xp)
+
+    def describe(images):
+        nearest, _ = classifier(images)
+        counts = np.bincount(labelled.train_classes[nearest])
+        return {"entropy": float(entropy(counts)), "distance": float(trained_on(images)[1].mean())}
+
+    measurements.about |= {
+        "real": describe(_spread(dataset.test, n_images)),
+        "accuracy": _accuracy(classifier, labelled),
+    }
+    n_visible = dataset.train.shape[1]
+    limit = chosen.capacity(settings["n_hidden"], n_visible, n_images, 0) or len(todo)
+    progress = runs.Progress(f"samples {settings['dataset']}", len(todo) * n_steps)
+    for first in range(0, len(todo), limit):
+        part = todo[first : first + limit]
+        parts = zip(*(run.theta.select(slice(row, row + 1)) for run, row in part), strict=True)
+        theta = Parameters(*(chosen.xp.asarray(np.concatenate(arrays)) for arrays in parts))
+
+        def keys(name, part=part):
+            return [backend.key(seed, name, settings["dataset"], *what(*m).values()) for m in part]
+
+        def report(step, first=first, part=part):
+            progress.update(first * n_steps + step * len(part))
+
+        images = sampling.generate(theta, keys("images"), n_images, n_steps, report, chosen)
+        sharp = sharpness(theta, chosen.xp.asarray(images), Stream(keys("sharpness"), chosen.xp))
+        measurements.add(
+            *(
+                what(*model) | {"sharpness": value} | describe(own)
+                for model, value, own in zip(part, sharp.tolist(), images, strict=True)
+            )
+        )
+    progress.close()
+    measurements.write()
+    return measurements.table()
+
+
+def sharpness(theta, images, stream):
+    """Mean |p − ½| of p(v | h) over images (R, B, m) and pixels, with h drawn from p(h | v).
+
+    Returns
+    -------
+    ndarray of float64, shape (R,)
+    """
+    h = rbm.sample(rbm.hidden_probability(theta, images.astype("float32")), stream)
+    p = rbm.visible_probability(theta, h)
+    return to_host(abs(p - 0.5).mean((1, 2), dtype="float64"))
+
+
+class Nearest:
+    """The nearest of ``images`` (N, m), in number of pixels that differ."""
+
+    def __init__(self, images, xp=np):
+        self.images, self.xp = xp.asarray(images, xp.float32), xp
+        self.on = self.images.sum(1)
+
+    def __call__(self, images):
+        """Of each of ``images`` (B, m): the number of its nearest, the first of several, and how
+        many pixels differ."""
+        found = []
+        for start in range(0, len(images), _AT_ONCE):
+            v = self.xp.asarray(images[start : start + _AT_ONCE], self.xp.float32)
+            # |v − x|² = |v|² + |x|² − 2 v·x, of integers that float32 holds exactly
+            distances = v.sum(1)[:, None] + self.on - 2 * (v @ self.images.T)
+            found.append((to_host(distances.argmin(1)), to_host(distances.min(1))))
+        return tuple(map(np.concatenate, zip(*found, strict=True)))
+
+
+def _accuracy(classifier, labelled):
+    images, classes = _spread(labelled.test, TESTED), _spread(labelled.test_classes, TESTED)
+    nearest, _ = classifier(images)
+    return float((labelled.train_classes[nearest] == classes).mean())
+
+
+def _spread(rows, n):
+    """``n`` rows, evenly spread over all; all where there are fewer."""
+    return rows[np.linspace(0, len(rows) - 1, min(n, len(rows))).round().astype(int)]
