@@ -41,14 +41,20 @@ class Study:
         self.groups = experiments.read_hyperparameters()
         self.folder, self.backend = Path(options.folder), options.backend
         self.data = os.environ.get("SDCPD_DATA_MIRROR") or ROOT / "data"
-        self.experiments = options.experiments
+        self.experiments, self.algorithms = options.experiments, options.algorithms
+        for experiment in self.config["experiments"].values():
+            experiment |= {n: v for n in ("trials", "epochs") if (v := getattr(options, n))}
 
     def sizes(self):
         """Experiment, number of hidden units and algorithms of everything that is asked for."""
         for name in self.experiments:
             experiment = self.config["experiments"][name]
             for n_hidden in experiment["n_hidden"]:
-                yield name, n_hidden, experiment["algorithms"]
+                yield name, n_hidden, self.of_those(experiment["algorithms"])
+
+    def of_those(self, algorithms):
+        """Those algorithms that are asked for."""
+        return [a for a in algorithms if not self.algorithms or a in self.algorithms]
 
     def sweep(self, kind, algorithms=None):
         """The sweeps of a kind; all algorithms of an experiment and size side by side."""
@@ -63,7 +69,7 @@ class Study:
     def train(self, group, sizes=None):
         """The runs of a group; all algorithms of an experiment and size side by side."""
         for name, n, _ in sizes or self.sizes():
-            names = list(experiments.algorithms_of(self.groups, group, name, n))
+            names = self.of_those(experiments.algorithms_of(self.groups, group, name, n))
             if not names:
                 sys.exit(f"hyperparameters.yaml has no {group} for {name}: see study.py adopt")
             what = [(self.config, self.groups, name, group, a, n) for a in names]
@@ -162,9 +168,13 @@ def archive_(study):
     places = [path.parent for path in study.folder.glob("*/*/*/*/run.json")]
     places += [p.parent for p in study.folder.glob("*/*/about.json")]
     places += [p.parent for p in study.folder.glob("timing/table1.json")]
+    others = sum(study.config["ablations"].values(), [])
     for place in sorted(places):
-        archive.store(place, place.relative_to(study.folder))
-        print(f"  {place.relative_to(study.folder)}")
+        target = place.relative_to(study.folder)
+        # Models for the sample figures; the images of the tuned ones are measured beforehand.
+        shown = "as_published" in target.parts and not {*others} & {*target.parts}
+        archive.store(place, target, keep_model=shown)
+        print(f"  {target}")
     size = sum(f.stat().st_size for f in archive.FOLDER.rglob("*") if f.is_file())
     print(f"workflow/archive: {size / 1e6:.1f} MB")
 
@@ -202,6 +212,9 @@ def main():
     parser.add_argument("piece", choices=PIECES)
     parser.add_argument("--folder", default=ROOT / "results/paper", help="of the finished runs")
     parser.add_argument("--experiments", nargs="+", default=["mnist"], help="default: mnist")
+    parser.add_argument("--algorithms", nargs="+", help="only these, to share out over cores")
+    parser.add_argument("--trials", type=int, help="of runs; default: as configured")
+    parser.add_argument("--epochs", type=float, help="of runs; default: as configured")
     parser.add_argument("--scale", default="paper", choices=("paper", "quick", "smoke"))
     parser.add_argument("--backend", default="auto")
     options = parser.parse_args()

@@ -59,7 +59,7 @@ def _sums(folder):
     return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
 
 
-def store(folder, target):
+def store(folder, target, keep_model=True):
     """Copy a finished run, sweep or measurement into the archive at ``target``, and list it.
 
     Parameters
@@ -68,6 +68,8 @@ def store(folder, target):
         With the parts of a run file, checkpoints apart.
     target : path
         Relative to the archive: ``runs/mnist/as_published/cd-500h``.
+    keep_model : bool
+        Whether a run's best model is kept, which is nearly all of its size.
     """
     folder, goal = Path(folder), FOLDER / target
     goal.mkdir(parents=True, exist_ok=True)
@@ -75,7 +77,7 @@ def store(folder, target):
         if part.name.endswith((".json", ".csv", ".csv.gz")):
             shutil.copyfile(part, goal / part.name)
     if (folder / "models.npz").exists():
-        _store_best(folder, goal)
+        _store_best(folder, goal, keep_model)
     write_sums()
 
 
@@ -85,8 +87,8 @@ def best_trial(curve):
     return None if end.empty else int(end.loc[end.test.idxmax(), "trial"])
 
 
-def _store_best(folder, goal):
-    best = best_trial(pd.read_csv(folder / "curve.csv"))
+def _store_best(folder, goal, keep_model):
+    best = best_trial(pd.read_csv(folder / "curve.csv")) if keep_model else None
     with np.load(folder / "models.npz", allow_pickle=False) as models:
         rows = slice(best, best + 1) if best is not None else slice(0)
         arrays = {name: models[name][rows].astype(np.float16) for name in "Wbc"}

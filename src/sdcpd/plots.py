@@ -412,7 +412,8 @@ def sample_grids(runs, images, image_shape, paper_budget, n_steps):
         axis.set_title(LABELS[run.settings["algorithm"]])
         axis.set_axis_off()
         if states is None:
-            axis.text(0.5, 0.5, "diverged", ha="center", va="center", transform=axis.transAxes)
+            text = "diverged" if run.trials else "model not kept"
+            axis.text(0.5, 0.5, text, ha="center", va="center", transform=axis.transAxes)
             continue
         axis.imshow(tile(states, image_shape), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     n_images = max((len(states) for states in images if states is not None), default=0)

@@ -103,10 +103,10 @@ class Run(NamedTuple):
         Returns
         -------
         Parameters of one replica, int
-            Both None where all trials diverged.
+            Both None where all trials diverged, or the archive does not keep the model.
         """
         trial = archive.best_trial(self.curve)
-        if trial is None:
+        if trial not in self.trials:
             return None, None
         row = self.trials.index(trial)
         return self.theta.select(slice(row, row + 1)), trial
