@@ -68,7 +68,7 @@ class Study:
 
     def train(self, group, sizes=None):
         """The runs of a group; all algorithms of an experiment and size side by side."""
-        for name, n, _ in sizes or self.sizes():
+        for name, n, _ in self.sizes() if sizes is None else sizes:
             names = self.of_those(experiments.algorithms_of(self.groups, group, name, n))
             if not names:
                 sys.exit(f"hyperparameters.yaml has no {group} for {name}: see study.py adopt")
