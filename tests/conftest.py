@@ -7,10 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from threadpoolctl import threadpool_limits
 
 from sdcpd import ROOT, data
 from sdcpd.rbm import Parameters
 from sdcpd.runs import Run
+
+threadpool_limits(1)  # the tests themselves run side by side
 
 
 def random_models(n_visible, n_hidden, seed, scale=1.0, replicas=1, dtype=np.float64):
@@ -64,18 +67,25 @@ def run_of(epochs, test, theta=None, **settings):
     return Run(about, {"device": "CPU test"}, curve, theta, wall, tuple(range(len(test))))
 
 
+def folder_with(files):
+    """The folder in which all these files of the catalogue are, or None."""
+    for folder in (ROOT / "data", Path(os.environ.get("SDCPD_DATA_MIRROR") or ROOT / "data")):
+        if all((folder / file).exists() for file in files):
+            return folder
+    return None
+
+
 @pytest.fixture(scope="session")
 def real_dataset():
     """A function name -> Dataset that skips the test where the files cannot be had."""
-    folders = [ROOT / "data", Path(os.environ.get("SDCPD_DATA_MIRROR") or ROOT / "data")]
     loaded = {}
 
     def get(name):
-        for folder in folders:
-            if name not in loaded and all((folder / file).exists() for file in data.files_of(name)):
-                loaded[name] = data.load(name, folder)
         if name not in loaded:
-            pytest.skip(f"no files of {name}: set SDCPD_DATA_MIRROR, or download them into data/")
+            folder = folder_with(data.files_of(name))
+            if folder is None:
+                pytest.skip(f"no files of {name}: set SDCPD_DATA_MIRROR, or download them to data/")
+            loaded[name] = data.load(name, folder)
         return loaded[name]
 
     return get

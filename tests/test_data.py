@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import requests
 import yaml
+from conftest import folder_with
 from scipy.io import savemat
 
 from sdcpd import data
-from sdcpd.data import DataError, bars_and_stripes, check_binary, fetch, load
+from sdcpd.data import DataError, bars_and_stripes, check_binary, fetch, load, load_labelled
 
 # ---------------------------------------------------------------------- Bars & Stripes
 
@@ -89,6 +90,56 @@ def test_kannada_mnist(real_dataset):
     assert_is(real_dataset("kannada_mnist"), (60_000, 10_000), (0.08160, 0.07122))
 
 
+def test_inverted_caltech(real_dataset):
+    """The object 1 in all three parts; one part as stored would be judged in its negative."""
+    dataset, stored = (real_dataset(f"caltech101_silhouettes{e}") for e in ("_inverted", ""))
+    assert_is(dataset, (4100, 2264, 2307), (0.44895, 0.46404, 0.46098))
+    for inverted, original in zip(dataset[:3], stored[:3], strict=True):
+        np.testing.assert_array_equal(inverted, 1 - original)
+
+
+def test_bernoulli_binarization_of_kannada_mnist(real_dataset):
+    """As bright as the grey images, which those cut at 128 are not; the same on every machine."""
+    dataset = real_dataset("kannada_mnist_bernoulli")
+    assert_is(dataset, (60_000, 10_000), (0.08227, 0.07266))
+    for part, grey in ((dataset.train, 0.08229), (dataset.test, 0.07272)):
+        assert part.mean() == pytest.approx(grey, abs=1e-4)
+    digests = [hashlib.sha256(part).hexdigest()[:16] for part in (dataset.train, dataset.test)]
+    assert digests == ["8a836ea1b029d111", "18637cf31da07fec"]
+    cut = real_dataset("kannada_mnist")
+    assert dataset.train.mean() - cut.train.mean() > 5e-4
+    assert 0.01 < (dataset.train != cut.train).mean() < 0.05
+
+
+CLASS_MEANS = {  # numbers of images and of classes; how many test images their nearest mean tells
+    "mnist": (60_000, 10_000, 10, 0.80),
+    "kannada_mnist": (60_000, 10_000, 10, 0.74),
+    "caltech101_silhouettes": (4100, 2307, 101, 0.5),
+}
+
+
+@pytest.mark.parametrize("name", CLASS_MEANS)
+def test_images_and_classes_belong_together(name, real_dataset, monkeypatch):
+    """Classes of another order or part: as good as guessing. MNIST's are those of our binarization,
+    as the fixed one has an order of its own. Images as loaded before, for time."""
+    n_train, n_test, n_classes, share = CLASS_MEANS[name]
+    folder = folder_with(data.labelled_files_of(name))
+    if folder is None:
+        pytest.skip(f"no classes of {name}")
+    monkeypatch.setattr(data, "load", lambda name, folder: real_dataset(name))
+    labelled = load_labelled(name, folder)
+    images = real_dataset({"mnist": "mnist_bernoulli"}.get(name, name))
+    assert labelled.train is images.train and labelled.test is images.test
+    assert labelled.train.shape == (n_train, 784) and labelled.train_classes.shape == (n_train,)
+    assert labelled.test.shape == (n_test, 784) and labelled.test_classes.shape == (n_test,)
+    classes = np.unique(labelled.train_classes)
+    assert len(classes) == n_classes and (np.unique(labelled.test_classes) == classes).all()
+    means = [labelled.train[labelled.train_classes == c].mean(0) for c in classes]
+    means = np.array(means, np.float32)
+    nearer = labelled.test.astype(np.float32) @ means.T - (means**2).sum(1) / 2
+    assert (classes[nearer.argmax(1)] == labelled.test_classes).mean() > share
+
+
 # -------------------------------------------------------- held out for hyperparameters
 
 
@@ -105,6 +156,7 @@ def test_caltech_is_judged_by_its_own_validation_split(real_dataset):
     whole, held = (real_dataset(f"caltech101_silhouettes{end}") for end in ("", "_valid"))
     np.testing.assert_array_equal(held.train, whole.train)
     np.testing.assert_array_equal(held.test, whole.valid)
+    assert held.valid is None and whole.valid is not None  # not the same images twice
 
 
 def test_bars_and_stripes_have_nothing_to_hold_out(tmp_path):
@@ -113,7 +165,9 @@ def test_bars_and_stripes_have_nothing_to_hold_out(tmp_path):
     assert dataset.test is dataset.train and data.files_of("bars_and_stripes_valid") == []
 
 
-@pytest.mark.parametrize("name", ["mnist", "mnist_bernoulli", "kannada_mnist"])
+@pytest.mark.parametrize(
+    "name", ["mnist", "mnist_bernoulli", "kannada_mnist", "kannada_mnist_bernoulli"]
+)
 def test_test_images_stay_out_of_sight(name, tmp_path, monkeypatch):
     """Each image has a number of its own, in binary."""
     numbers = np.arange(30)
@@ -141,11 +195,11 @@ def test_unknown_dataset_with_images_held_out(of):
 
 @pytest.fixture
 def catalogue(tmp_path, monkeypatch):
-    """A function that makes a catalogue of one file for each dataset: name -> its content."""
+    """A function that makes a catalogue of files, name -> content, all of the datasets named."""
     monkeypatch.delenv("SDCPD_DATA_MIRROR", raising=False)
     monkeypatch.setattr(data, "CATALOGUE", tmp_path / "datasets.yaml")
 
-    def make(contents, urls=("https://one.example/file", "https://two.example/file")):
+    def make(contents, urls=("https://one.example/file", "https://two.example/file"), **datasets):
         files = {
             name: {
                 "bytes": len(content),
@@ -154,7 +208,8 @@ def catalogue(tmp_path, monkeypatch):
             }
             for name, content in contents.items()
         }
-        text = yaml.safe_dump({"datasets": {"mnist": list(files)}, "files": files})
+        named = {"datasets": {"mnist": list(files)}} | datasets
+        text = yaml.safe_dump(named | {"files": files})
         data.CATALOGUE.write_text(text)
 
     return make
@@ -236,11 +291,33 @@ def test_bernoulli_extremes(tmp_path):
     images = np.full((20, 40, 50), 100)
     images[:, :, :10], images[:, :, 10:20] = 0, 255
     (tmp_path / "images.gz").write_bytes(idx(images))
-    train, _, test = data._read_bernoulli(tmp_path / "images.gz", tmp_path / "images.gz")
+    paths = [tmp_path / "images.gz"] * 2
+    train, _, test = data._read_bernoulli("mnist_bernoulli", *paths)
     pixels = train.reshape(images.shape)
     assert not pixels[:, :, :10].any() and pixels[:, :, 10:20].all()
     assert pixels[:, :, 20:].mean() == pytest.approx(100 / 255, abs=0.013)  # 4 σ
     assert (train != test).any()
+    other, _, _ = data._read_bernoulli("kannada_mnist_bernoulli", *paths)
+    assert (train != other).any()  # nor has another dataset the same
+
+
+def test_mnist_that_is_binarized_anew_has_its_grey_levels_too(tmp_path, catalogue, monkeypatch):
+    """The images of mnist_bernoulli to evaluate on; grey levels uncut, of those trained on."""
+    files = ["a/train.gz", "a/test.gz"]
+    grey = np.random.default_rng(1).integers(0, 256, (9, 4, 5))
+    contents = dict(zip(files, (idx(grey), idx(grey[:3] // 2)), strict=True))
+    catalogue(contents, datasets={"mnist_fresh": files, "mnist_bernoulli": files})
+    for file, content in contents.items():
+        put(tmp_path, content, file)
+    monkeypatch.setattr(data, "HELD_OUT", 4)
+    for end, rows in (("", 9), ("_valid", 5)):
+        fresh, fixed = (load(f"mnist_{name}{end}", tmp_path) for name in ("fresh", "bernoulli"))
+        assert fixed.grey is None and fresh.grey.dtype == np.uint8 and fresh.valid is None
+        np.testing.assert_array_equal(fresh.grey, grey.reshape(9, 20)[:rows])
+        assert fresh.grey.max() > 200 and set(np.unique(fresh.train)) == {0, 1}
+        np.testing.assert_array_equal(fresh.train, fixed.train)
+        np.testing.assert_array_equal(fresh.test, fixed.test)
+        assert len(fresh.train) == rows
 
 
 def test_caltech_images_are_transposed_when_read(tmp_path):
@@ -251,10 +328,45 @@ def test_caltech_images_are_transposed_when_read(tmp_path):
         assert np.argwhere(part.reshape(2, 28, 28) == 0).tolist() == [[0, 5, 3]]
 
 
-def test_labels_are_not_images(tmp_path):
-    (tmp_path / "labels.gz").write_bytes(idx(np.zeros((1, 2, 3)), magic=2049))
-    with pytest.raises(DataError, match="labels.gz: not an IDX file of images"):
-        data._read_idx(tmp_path / "labels.gz")
+@pytest.mark.parametrize(("found", "kind"), [(2049, data.IMAGES), (2051, data.CLASSES)])
+def test_labels_are_not_images_nor_images_labels(found, kind, tmp_path):
+    (tmp_path / "file.gz").write_bytes(idx(np.zeros((1, 2, 3)), magic=found))
+    what = {2049: "images", 2051: "classes"}[found]
+    with pytest.raises(DataError, match=f"file.gz: not an IDX file of {what}; delete it") as error:
+        data._read_idx(tmp_path / "file.gz", kind)
+    one_line(error)
+
+
+def idx_of_classes(classes):
+    content = struct.pack(">2i", 2049, len(classes)) + np.array(classes, np.uint8).tobytes()
+    return gzip.compress(content)
+
+
+def test_classes_are_read_in_the_order_of_the_images(tmp_path, catalogue):
+    """Of training and of test images, from the last two files."""
+    grey = np.zeros((3, 2, 2))
+    contents = {"k/a.gz": idx(grey), "k/b.gz": idx(grey[:2])}
+    contents |= {"k/c.gz": idx_of_classes([7, 0, 9]), "k/d.gz": idx_of_classes([8, 255])}
+    files = list(contents)
+    catalogue(contents, datasets={"kannada_mnist": files[:2]}, labelled={"kannada_mnist": files})
+    for file, content in contents.items():
+        put(tmp_path, content, file)
+    labelled = load_labelled("kannada_mnist", tmp_path)
+    assert labelled.train_classes.tolist() == [7, 0, 9]
+    assert labelled.test_classes.tolist() == [8, 255]
+    assert labelled.train.shape == (3, 4) and labelled.test.shape == (2, 4)
+    put(tmp_path, contents["k/c.gz"][:-1], "k/c.gz")
+    with pytest.raises(DataError, match="c.gz is damaged"):
+        load_labelled("kannada_mnist", tmp_path)
+
+
+@pytest.mark.parametrize("of", [load_labelled, data.labelled_files_of])
+@pytest.mark.parametrize("name", ["mist", "bars_and_stripes", "mnist_valid"])
+def test_classes_of_a_dataset_that_has_none(name, of):
+    known = "mnist, caltech101_silhouettes, kannada_mnist"
+    with pytest.raises(DataError, match=f"'{name}' has no classes: choose one of {known}") as error:
+        of(name)
+    one_line(error)
 
 
 def test_load_of_a_missing_or_damaged_file(tmp_path, catalogue):

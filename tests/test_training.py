@@ -11,7 +11,7 @@ from sdcpd import training
 from sdcpd.algorithms import STEPS, Hyperparameters
 from sdcpd.backend import Stream, key
 from sdcpd.data import bars_and_stripes
-from sdcpd.engine import select
+from sdcpd.engine import Engine, select
 from sdcpd.likelihood import Evaluator
 from sdcpd.rbm import initialize
 from sdcpd.training import train, updates_per_epoch
@@ -371,6 +371,129 @@ def test_curve_has_a_point_for_each_trial_and_evaluation(batches_seen):
     assert asked == [(0, [0, 1, 2], 0), (4, [0, 1, 2], 4), (7, [0, 1, 2], 7)]
     points = [(p["replica"], p["update"], p["epoch"]) for p in result.curve]
     assert points == [(r, u, u / 3) for u in (0, 4, 7) for r in range(3)]
+
+
+# ---------------------------------------------------- images drawn anew at every visit
+
+
+LEVELS = np.array([0, 255, 64, 128, 254], np.uint8)
+
+
+def pixel_keys(seed=1, trials=ALL):
+    return [key(seed, "pixels", trial) for trial in trials]
+
+
+def fresh(grey, **changes):
+    """The arguments of a training on grey images, with a likelihood that is of no consequence."""
+
+    def evaluate(theta, replicas, update):
+        return [{"train": -1.0, "test": -2.0} for _ in replicas]
+
+    more = {"images": grey, "pixel_keys": pixel_keys(), "evaluate": evaluate}
+    return SimpleNamespace(**vars(setup(images=(grey > 127).astype(np.uint8))) | more | changes)
+
+
+@pytest.mark.parametrize("batch_size", [300, 400])
+def test_a_pixel_is_on_as_often_as_it_is_bright(batch_size, batches_seen):
+    """Level 0 never, 255 always: not level / 256, not once for a whole training."""
+    run("cd", fresh(np.tile(LEVELS, (400, 1)), batch_size=batch_size))
+    drawn = np.concatenate(batches_seen, axis=1)
+    assert drawn.dtype == np.float32 and set(np.unique(drawn)) == {0, 1}
+    n = 400 * (12 if batch_size == 400 else 6)
+    assert drawn.shape == (3, n, 5)
+    assert not drawn[..., 0].any() and drawn[..., 1].all()
+    error = 4 * np.sqrt(LEVELS / 255 * (1 - LEVELS / 255) / (3 * n))
+    assert (np.abs(drawn.mean((0, 1)) - LEVELS / 255) <= error).all()
+
+
+@pytest.mark.parametrize(("uniform", "expected"), [(0, [0, 1, 1, 1, 1]), (1, [0, 1, 0, 0, 0])])
+def test_extreme_random_numbers_leave_black_and_white_as_they_are(
+    uniform, expected, batches_seen, monkeypatch
+):
+    """0 occurs once in 2^24 numbers; times 255 the largest must not round up to 255."""
+
+    class Extreme(Stream):
+        def uniform(self, *shape):
+            largest = np.float32(1 - 2.0**-24)
+            return np.full((len(self.keys), *shape), uniform * largest, np.float32)
+
+    monkeypatch.setattr(training, "Stream", Extreme)
+    run("cd", fresh(np.tile(LEVELS, (4, 1))))
+    assert (np.concatenate(batches_seen) == expected).all()
+
+
+NUMBERED_GREY = np.concatenate([NUMBERED[:, :4] * 255, np.full((10, 30), 128)], 1).astype(np.uint8)
+
+
+@pytest.mark.parametrize("batch_size", [BATCH, 10])
+def test_every_visit_of_an_image_is_another_draw(batch_size, batches_seen):
+    """In every epoch and trial; the same at every start. Black and white pixels tell the image."""
+    grey = NUMBERED_GREY
+    for seed in (1, 1, 2):
+        run("cd", fresh(grey, batch_size=batch_size, pixel_keys=pixel_keys(seed)))
+    seen = np.concatenate(batches_seen, axis=1).reshape(3, 3, -1, 34).swapaxes(0, 1)
+    one, same, other = seen  # (trial, visit, pixel)
+    np.testing.assert_array_equal(one, same)
+    np.testing.assert_array_equal(one[..., :4], other[..., :4])  # no other order of the images
+    for visits in (one, other):
+        number = visits[..., :4] @ 2 ** np.arange(4)
+        assert (np.sort(number.reshape(3, -1, 10), -1) == np.arange(10)).all()
+    draws = np.concatenate([one, other], 1)[..., 4:].reshape(-1, 30)
+    assert (
+        len(np.unique(draws, axis=0)) == len(draws) == 2 * 3 * 10 * (4 if batch_size == 4 else 12)
+    )
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
+@pytest.mark.parametrize("batch_size", [BATCH, 100])
+@pytest.mark.parametrize("algorithm", ["pcd", "sdcp_d"])
+def test_resumed_training_draws_the_same_images(
+    algorithm, batch_size, engine, tmp_path, checkpoint_at_every_update
+):
+    grey = np.random.default_rng(1).integers(0, 256, (10, 6)).astype(np.uint8)
+    arguments = {"batch_size": batch_size, "engine": select(engine)}
+    arguments["evaluate"] = setup().evaluate
+    undisturbed = run(algorithm, fresh(grey, **arguments))
+    assert len({point["train"] for point in undisturbed.curve}) > 9
+    for kill_at in (1, 4, 8):
+        path = tmp_path / f"{kill_at}.npz"
+        resumed = run_interrupted(algorithm, fresh(grey, **arguments, checkpoint=path), kill_at)
+        assert resumed.resumed_at == kill_at - 1
+        assert_equal(resumed, undisturbed)
+
+
+def test_images_drawn_for_a_trial_do_not_depend_on_the_others(batches_seen):
+    """Nor on which have diverged: then each has the keys of its own number."""
+    grey = np.full((10, 6), 128, np.uint8)
+
+    def without_the_first(theta, replicas, update):
+        return [{"train": np.nan if r == 0 else -1.0, "test": 0.0} for r in replicas]
+
+    run("cd", fresh(grey))
+    run("cd", fresh(grey, evaluate=without_the_first))
+    two = {name: getattr(setup((1, 2)), name) for name in ("theta", "hyper", "order_keys")}
+    two |= {"chain_keys": setup((1, 2)).chain_keys, "pixel_keys": pixel_keys(trials=(1, 2))}
+    run("cd", fresh(grey, **two))
+    for all_three, left, alone in zip(
+        batches_seen[:12], batches_seen[12:24], batches_seen[24:], strict=True
+    ):
+        assert len(all_three) == 3 and len(left) == len(alone) == 2
+        np.testing.assert_array_equal(all_three[1:], left)
+        np.testing.assert_array_equal(all_three[1:], alone)
+
+
+def test_no_engine_makes_many_updates_from_one_draw(batches_seen):
+    """Full batches that do not change a GPU takes once for hundreds of updates."""
+
+    class Whole(Engine):
+        def is_small(self, theta, images):
+            return True
+
+        def many_steps(self, *arguments):
+            raise AssertionError("of grey levels")
+
+    run("cd", fresh(np.full((10, 6), 128, np.uint8), batch_size=10, engine=Whole()))
+    assert len({v.tobytes() for v in batches_seen}) == 12
 
 
 # --------------------------------------------------------------------- published curves
