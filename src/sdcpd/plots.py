@@ -231,6 +231,7 @@ def likelihood_curves(
             if shorter:
                 axis.set_xscale("log")
                 axis.xaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:g}"))
+            _name_ends(axis, runs, part, statistic)
     _legend(figure, axes[0, 0], published_curves is not None)
     settings = runs[0].settings
     how = GROUP_NAMES.get(group, group)
@@ -257,6 +258,42 @@ def _draw_curve(axis, run, part, statistic, logarithmic):
     axis.plot(
         doubtful.epoch, doubtful[f"{part}_{statistic}"], "o", ms=10, mfc="none", mec="red", lw=0
     )
+
+
+def _name_ends(axis, runs, part, statistic):
+    """The name of each algorithm beside its curve, moved apart where curves end close together."""
+    ends = []
+    for run in runs:
+        table = summarize(run)
+        if len(table):
+            last = table.iloc[-1]
+            ends.append((last[f"{part}_{statistic}"], last.epoch, run.settings["algorithm"]))
+    axis.get_ylim()  # brings the limits up to date
+    to_axes = axis.transData + axis.transAxes.inverted()
+    ends = sorted((to_axes.transform((x, y))[1], x, y, name) for y, x, name in ends)
+    places = _move_apart([height for height, *_ in ends], gap=0.065)
+    for (_, x, y, name), place in zip(ends, places, strict=True):
+        axis.annotate(
+            LABELS[name],
+            (x, y),
+            (1.03, place),
+            textcoords="axes fraction",
+            fontsize=7.5,
+            va="center",
+            arrowprops={"arrowstyle": "-", "color": STYLES[name][0], "lw": 0.7, "shrinkA": 0},
+        )
+
+
+def _move_apart(heights, gap):
+    """Rising heights with at least this gap between them, below 1 where there is room."""
+    places = []
+    for height in heights:
+        places.append(max(height, places[-1] + gap) if places else height)
+    ceiling = 1.0
+    for i in reversed(range(len(places))):
+        places[i] = min(places[i], ceiling)
+        ceiling = places[i] - gap
+    return places
 
 
 def _draw_baseline(axis, run, part, statistic):
@@ -350,8 +387,10 @@ def ablation_curves(variants, paper_budget):
             axis.xaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:g}"))
         axes[0, column].set_title(choice(runs[0].settings), fontsize=9)
         axes[1, column].set_xlabel("epoch (logarithmic)")
-    for axis, part in zip(axes[:, 0], ("train", "test"), strict=True):
-        axis.set_ylabel(f"{part}: average log-likelihood (nats)")
+    for row, part in enumerate(("train", "test")):
+        axes[row, 0].set_ylabel(f"{part}: average log-likelihood (nats)")
+        for axis, runs in zip(axes[row], variants, strict=True):
+            _name_ends(axis, runs, part, "mean")  # once the shared limits are final
     _legend(figure, axes[0, 0], False)
     every = [run for runs in variants for run in runs]
     settings = variants[0][0].settings
@@ -458,24 +497,47 @@ def trial_curves(run):
     return figure
 
 
-def filters(run, image_shape, n=25):
-    """The weights of the first ``n`` hidden units, as images of the visible layer.
+def filters(snapshots, image_shape):
+    """The weights of the first hidden units while a model learns, as images of the visible layer.
 
-    Of the first trial that has not diverged; an empty figure if there is none.
+    Parameters
+    ----------
+    snapshots : dict
+        As ``snapshots.load`` gives it.
     """
-    alive = np.flatnonzero(np.isfinite(run.theta.W).all((1, 2)))
-    side = int(np.ceil(np.sqrt(min(n, run.theta.W.shape[1]))))
-    figure, axis = plt.subplots(figsize=(0.7 * side + 1, 0.7 * side))
-    axis.set_axis_off()
-    if not len(alive):
-        axis.set_title("all trials diverged")
-        return figure
-    W = run.theta.W[alive[0], :n]
-    scale = np.abs(W).max() or 1
-    drawn = axis.imshow(tile(W, image_shape, gap=np.nan), cmap="RdBu_r", vmin=-scale, vmax=scale)
-    figure.colorbar(drawn, ax=axis, label="weight", shrink=0.8)
+    shown = _some(len(snapshots["epoch"]))
+    figure, axes = plt.subplots(1, len(shown), figsize=(2.3 * len(shown) + 0.8, 2.9), squeeze=False)
+    weights = snapshots["filters"].astype(float)
+    scale = np.abs(weights[shown]).max() or 1
+    for axis, point in zip(axes[0], shown, strict=True):
+        picture = tile(weights[point], image_shape, gap=np.nan)
+        drawn = axis.imshow(picture, cmap="RdBu_r", vmin=-scale, vmax=scale)
+        axis.set_title(f"epoch {snapshots['epoch'][point]:.4g}")
+        axis.set_axis_off()
+    figure.colorbar(drawn, ax=list(axes[0]), label="weight", shrink=0.7)
+    return figure
+
+
+def reconstructions(snapshots, image_shape):
+    """Test images, and below them what a model makes of them while it learns: p(v | p(h | v))."""
+    shown = _some(len(snapshots["epoch"]))
+    rows = [snapshots["images"], *snapshots["reconstructions"][shown].astype(float)]
+    names = ["test image", *(f"epoch {snapshots['epoch'][point]:.4g}" for point in shown)]
+    n = len(snapshots["images"])
+    figure, axes = plt.subplots(len(rows), 1, figsize=(0.75 * n + 1.2, 0.85 * len(rows)))
+    for axis, images, name in zip(axes, rows, names, strict=True):
+        strip = np.hstack([np.pad(v.reshape(image_shape), 1, constant_values=0.5) for v in images])
+        axis.imshow(strip, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        axis.set_ylabel(name, rotation=0, ha="right", va="center")
+        axis.set(xticks=[], yticks=[])
+        axis.grid(False)
     figure.tight_layout()
     return figure
+
+
+def _some(n, at_most=6):
+    """Numbers of at most so many of ``n`` points: the first ones close, the last one always."""
+    return np.unique(np.geomspace(1, n, min(n, at_most)).round().astype(int)) - 1
 
 
 # ------------------------------------------------------------------- tuning and sensitivity

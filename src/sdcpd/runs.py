@@ -10,6 +10,8 @@ is a folder of plain files, each written whole and moved into place:
     models.npz   W (R, n, m), b (R, m), c (R, n): the final models; NaN where diverged
     wall.json    when it ran and how long it took; apart, so that the others are reproducible
 
+Beside it lies ``snapshots.npz``, see snapshots.py.
+
 A sweep trains one algorithm with many values of its hyperparameters, side by side. Its file is the
 same without models: ``hyperparameters`` is a list, and a column ``setting`` of the curve, which is
 compressed, counts in it.
@@ -38,6 +40,7 @@ from .algorithms import STEPS, Hyperparameters
 from .data import whole_file
 from .likelihood import Evaluator
 from .rbm import Parameters, initialize
+from .snapshots import Snapshots
 from .training import train, updates_per_epoch
 
 FORMAT = 2
@@ -171,6 +174,11 @@ def execute_together(
     started = datetime.now(UTC)
     dataset = data.load(s["dataset"], data_folder)
     replicas = [(t, trial) for t in all_settings for trial in range(t["trials"])]
+    places = [  # of the snapshots
+        folder if trial == 0 else None
+        for t, folder in zip(all_settings, folders, strict=True)
+        for trial in range(t["trials"])
+    ]
     size = _side_by_side(chosen, s, dataset, len(replicas))
     groups = [replicas[first : first + size] for first in range(0, len(replicas), size)]
     points = evaluation_updates(s, len(dataset.train))
@@ -181,8 +189,8 @@ def execute_together(
         checkpoints = [Path(checkpoints_in) / f"checkpoint-{i}.npz" for i in range(len(groups))]
     try:
         results = [
-            _train(group, dataset, points, chosen, checkpoint, progress, i * points[-1])
-            for i, (group, checkpoint) in enumerate(zip(groups, checkpoints, strict=True))
+            _train(group, places[i * size :], dataset, points, chosen, checkpoints[i], progress, i)
+            for i, group in enumerate(groups)
         ]
     except Exception as error:
         if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
@@ -251,14 +259,23 @@ def execute_sweeps(all_settings, folders, backend_name="auto", data_folder=ROOT 
     return sweeps
 
 
-def _train(replicas, dataset, points, chosen, checkpoint, progress, done_before):
-    """Train ``replicas``, a list of (settings, trial), side by side."""
+def _train(replicas, places, dataset, points, chosen, checkpoint, progress, groups_before):
+    """Train ``replicas``, a list of (settings, trial), side by side.
+
+    ``places``: for each of them the folder of its snapshots, or None.
+    """
     xp, s = chosen.xp, replicas[0][0]
     train_mean = dataset.train.mean(0, dtype=np.float64)
     images = xp.asarray(dataset.train)
     test = images if dataset.test is dataset.train else xp.asarray(dataset.test)
     valid = None if dataset.valid is None else xp.asarray(dataset.valid)
     fresh = dataset.grey is not None  # binarized anew at every visit
+    own = fingerprint(replicas, chosen)
+    pictures = {
+        replica: Snapshots(folder, own, dataset.test)
+        for replica, folder in enumerate(places[: len(replicas)])
+        if folder
+    }
 
     def keys(*fields):
         return [backend.key(t["seed"], *fields, trial) for t, trial in replicas]
@@ -285,6 +302,15 @@ def _train(replicas, dataset, points, chosen, checkpoint, progress, done_before)
         factor = settings["hyperparameters"].get("sliding_factor", 0)
         return *(settings[name] for name in names), factor
 
+    evaluator = Evaluator(images, test, ais_key, s["ais"], progress.note, chosen, valid)
+
+    def evaluate(theta, numbers, update):
+        for row, replica in enumerate(numbers.tolist()):
+            if replica in pictures:
+                epoch = update / updates_per_epoch(len(images), s["batch_size"])
+                pictures[replica].take(theta.select(slice(row, row + 1)), update, epoch)
+        return evaluator(theta, numbers, update)
+
     blocks = [(*what, list(block)) for what, block in groupby(replicas, kind)]
     # The same initial model and order of the images for every algorithm of a trial.
     initial = keys("init", s["dataset"], s["n_hidden"])
@@ -296,12 +322,12 @@ def _train(replicas, dataset, points, chosen, checkpoint, progress, done_before)
         xp.asarray(dataset.grey) if fresh else images,
         s["batch_size"],
         points,
-        Evaluator(images, test, ais_key, s["ais"], progress.note, chosen, valid),
+        evaluate,
         keys("order", s["dataset"]),
         chain_keys,
         checkpoint,
-        fingerprint(replicas, chosen),
-        lambda done: progress.update(done_before + done),
+        own,
+        lambda done: progress.update(groups_before * points[-1] + done),
         chosen,
         keys("pixels", s["dataset"]) if fresh else None,
     )
