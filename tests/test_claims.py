@@ -29,8 +29,9 @@ def trials_of(curve, trials=4, spread=0.01):
     return [[value + spread * trial for value in curve] for trial in range(trials)]
 
 
-def evidence(own=(), sweeps=(), **parts):
-    """Nothing, but for runs group -> algorithm -> curves, and sweeps kind -> algorithm -> runs."""
+def evidence(own=(), sweeps=(), quality=(), **parts):
+    """Nothing, but for runs group -> algorithm -> curves, sweeps kind -> algorithm -> runs, and
+    measurements of generated images group -> table."""
     place = "mnist", 500
     groups = {
         (*place, group): {n: run_of(EPOCHS, trials, algorithm=n) for n, trials in of.items()}
@@ -39,12 +40,14 @@ def evidence(own=(), sweeps=(), **parts):
     given = {
         "runs": groups,
         "sweeps": {(*place, kind): of for kind, of in dict(sweeps).items()},
+        "quality": {(*place, group): table for group, table in dict(quality).items()},
         "seconds": {},
         "checks": pd.DataFrame(columns=["statement", "holds"]),
         "published": plots.published(REFERENCE / "published_curves_2019.csv"),
         "table1": pd.read_csv(REFERENCE / "table1.csv"),
         "figures": RULES["figures"],
-        "budgets": {"mnist": 4, ("mnist", "tuning"): 4, ("mnist", "sensitivity"): 4},
+        "budgets": {"mnist": 4, ("mnist", "tuning"): 4, ("mnist", "sensitivity"): 4}
+        | {("mnist", "quality"): 9},
         "seed": 1,
     }
     return claims.Evidence(**given | parts)
@@ -391,6 +394,85 @@ def test_share_of_valid_patterns_where_all_trials_diverged():
     np.testing.assert_equal(found, Estimate(NAN, NAN, NAN, 0))
 
 
+def of_images(**values):
+    """A table of quality.measure: algorithm -> trial -> (sharpness, entropy)."""
+    rows = [
+        {"algorithm": name, "trial": t, "n_images": 9, "n_steps": 9, "distance": 5.0}
+        | dict(zip(("sharpness", "entropy"), pair, strict=True))
+        for name, trials in values.items()
+        for t, pair in trials.items()
+    ]
+    return pd.DataFrame(rows[::-1])  # rows in whatever order
+
+
+OTHERS = {0: (0.3, 9), 1: (0.1, 9), 2: (0.2, 9), 3: (0.4, 9)}  # far from those of CD and S-DCP-D
+
+
+def of_quality(d, cd, **parts):
+    """Evidence of runs of ten trials, and of images of some of their models."""
+    own = {name: trials_of(FAST, 10) for name in ("sdcp_d", "cd", "pcd")}
+    table = of_images(pcd=OTHERS, cd=cd, sdcp_d=d)
+    return evidence({"as_published": own}, quality={"as_published": table}, **parts)
+
+
+def test_differences_of_generated_images_are_in_pairs():
+    """Trials vary by far more than S-DCP-D's images differ from CD's of the same trial."""
+    cd = {t: (0.1 * t, 2.0 + t) for t in (0, 1, 2, 3)}
+    d = {t: (sharpness + 0.015625, entropy - 0.5) for t, (sharpness, entropy) in cd.items()}
+    found = of_quality(d, cd)
+    sharper = measure("sharpness_difference", found)
+    np.testing.assert_allclose(sharper, Estimate(0.015625, 0.015625, 0.015625, 4))
+    assert measure("diversity_difference", found) == Estimate(-0.5, -0.5, -0.5, 4)
+
+
+def test_images_of_a_trial_that_only_one_algorithm_has_do_not_count():
+    """Diverged trials are not measured: those that are left keep their numbers."""
+    found = of_quality(
+        {1: (0.5, 3), 2: (0.375, 3), 8: (0.5, 2), 9: (0.25, 2)},
+        {0: (0.0, 1), 1: (0.25, 1), 8: (0.125, 1), 9: (0.125, 2)},
+    )
+    sharper = measure("sharpness_difference", found)
+    assert sharper.value == pytest.approx((0.25 + 0.375 + 0.125) / 3) and sharper.trials == 3
+    diverse = measure("diversity_difference", found)
+    assert diverse.value == pytest.approx((2 + 1 + 0) / 3) and diverse.trials == 3
+
+
+def test_too_few_images_judge_nothing():
+    some = {0: (0.5, 3), 1: (0.5, 3)}
+    found = of_quality(some, some)
+    found.budgets["mnist", "quality"] = 10
+    with pytest.raises(NotRun, match="measured on 9 of 10 images only"):
+        measure("sharpness_difference", found)
+
+
+@pytest.mark.parametrize("name", ["sharpness_difference", "diversity_difference"])
+def test_images_are_not_judged_without_them_or_their_runs(name):
+    """As every measure: no images, no runs, or runs of a smaller budget."""
+    some = {0: (0.5, 3), 1: (0.5, 3)}
+    found = of_quality(some, some)
+    with pytest.raises(NotRun, match="^not measured$"):
+        measure(name, found._replace(quality={}))
+    with pytest.raises(NotRun, match="tuned_final not run"):
+        measure(name, found, group="tuned_final")
+    for shorter in ("sdcp_d", "cd"):
+        found = of_quality(some, some)
+        run = found.runs["mnist", 500, "as_published"][shorter]
+        changes = {"trials": 2, "epochs": 1}
+        found.runs["mnist", 500, "as_published"][shorter] = run._replace(
+            settings=run.settings | changes
+        )
+        with pytest.raises(NotRun, match="run with 2 trials × 1 of 4 epochs only"):
+            measure(name, found)
+
+
+def test_no_images_of_one_of_them_decide_nothing():
+    """All of its trials have diverged."""
+    some = {0: (0.5, 3), 1: (0.5, 3)}
+    np.testing.assert_equal(
+        measure("sharpness_difference", of_quality(some, {})), Estimate(NAN, NAN, NAN, 0)
+    )
+
+
 # ----------------------------------------------------------------------- the paper's values
 
 
@@ -466,7 +548,8 @@ def test_papers_times():
         ("range_over_epsilon", {}),
         ("diverged_in_grid", {"part": ""}),
         ("share_of_valid_patterns", {"experiment": "bars_and_stripes", "n_hidden": 4, "part": ""}),
-        ("samples", {"part": ""}),
+        ("sharpness_difference", {"part": ""}),
+        ("diversity_difference", {"part": ""}),
         ("failed_checks", {"experiment": "enumeration"}),
         ("epochs_saved", {"other_group": "step_matched"}),
         ("epochs_saved", {"experiment": "bars_and_stripes", "n_hidden": 16}),

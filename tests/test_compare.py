@@ -135,6 +135,57 @@ def test_roughness_is_of_evenly_spaced_evaluations(step):
     np.testing.assert_allclose(compare.roughness(run_of(epochs, VALUES), "train"), found)
 
 
+# ----------------------------------------------------------- validation, and one trial
+
+
+def with_valid(run, valid):
+    """The run with a validation likelihood (trials, epochs), too."""
+    places = zip(run.curve.trial, run.curve.epoch, strict=True)
+    return run._replace(
+        curve=run.curve.assign(valid=[valid[t][EPOCHS.index(epoch)] for t, epoch in places])
+    )
+
+
+def test_early_stopping_is_at_each_trials_best_validation():
+    """Neither at the best test value, which is not to be looked at, nor of the mean curve; the
+    first of several; a diverged trial has no end, so no row."""
+    valid = [
+        [-60, -9, -4, -4, -5, -6],  # twice the highest
+        [-60, -8, -7, -6, -5, -4],  # at the end
+        [-60, -1, -1, NAN, NAN, NAN],  # diverged
+        [-3, -9, -9, -9, -9, -9],  # never better than at the start
+    ]
+    test = [*VALUES, [-50, -9, -7, -6, -5, -4]]
+    table = compare.early_stopping(with_valid(run_of(EPOCHS, test), valid))
+    columns = ["trial", "epoch", "train", "valid", "test", "train_end", "test_end"]
+    assert list(table.columns) == columns
+    assert table.to_numpy().tolist() == [
+        [0, 2, -6, -4, -7, -2.5, -3.5],
+        [1, 8, -1, -4, -2, -1, -2],
+        [3, 0, -49, -3, -50, -3, -4],
+    ]
+
+
+def test_early_stopping_where_all_trials_have_diverged():
+    run = with_valid(run_of(EPOCHS, [[-50, -9, NAN, NAN, NAN, NAN]]), [[-9] * 6])
+    table = compare.early_stopping(run)
+    assert table.empty and "test_end" in table and np.isnan(table.test.mean())
+
+
+def test_first_trial_alone():
+    """Its curve as far as the other run goes, the end included; it counts as one trial."""
+    run = run_of(EPOCHS, VALUES)
+    for first, last, expected in ((0, {}, EPOCHS), (0, {"epochs": 4}, [0, 1, 2, 4])):
+        one = compare.first_trial(run, **last)
+        epochs, values = compare.curves(one)
+        assert epochs.tolist() == expected and set(one.curve.trial) == {first}
+        np.testing.assert_array_equal(values, [VALUES[0][: len(expected)]])
+        assert one.settings == run.settings | {"trials": 1}
+    assert run.settings["trials"] == 3 and len(run.curve.trial.unique()) == 3
+    later = run._replace(curve=run.curve[run.curve.trial > 0])  # whatever its number is
+    np.testing.assert_array_equal(compare.curves(compare.first_trial(later))[1], VALUES[1:2])
+
+
 # --------------------------------------------------------------------------- intervals
 
 PAIRED = (compare.difference, compare.ratio)

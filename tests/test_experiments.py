@@ -156,6 +156,62 @@ def test_order_of_keys_does_not_matter(algorithm):
     assert list(settings[0]) == list(settings[1])
 
 
+# --------------------------------------------------------------------------- ablations
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_an_ablation_differs_from_its_base_in_one_choice(scale):
+    """Else it would not be known what makes the difference; trials and evaluations apart, which
+    are for time. Trained with the values of its base."""
+    config = experiments.read(scale)
+    every = config["experiments"]
+    assert set(config["ablations"]) == {"mnist", "caltech", "kannada"}
+    seen = []
+    for base, others in config["ablations"].items():
+        for other in others:
+            assert set(every[other]) == set(every[base])
+            differ = {name for name in every[base] if every[other][name] != every[base][name]}
+            assert len(differ & {"dataset", "batch_size"}) == 1
+            assert differ <= {"dataset", "batch_size", "trials", "evaluate"}
+            assert every[other]["trials"] == 1 or scale != "paper"
+            data.files_of(every[other]["dataset"])
+            for algorithm in every[other]["algorithms"]:
+                here, there = (
+                    run_settings(config, GROUPS, name, "as_published", algorithm, 500)
+                    for name in (other, base)
+                )
+                assert here["hyperparameters"] == there["hyperparameters"]
+            seen.append(other)
+    assert len(seen) == len(set(seen)) and not set(seen) & set(config["ablations"])
+    if scale == "paper":
+        assert len(seen) == 5
+
+
+def test_an_ablation_has_the_hyperparameters_of_its_base():
+    """All of them, also those of algorithms that a scale leaves out, and no others."""
+    groups = GROUPS["as_published"]
+    for base, others in PAPER["ablations"].items():
+        for other in others:
+            assert groups[other] == groups[base]
+            assert not any(name.startswith(f"{other}_") for name in groups)
+
+
+def test_evaluations_of_an_ablation_are_among_those_of_its_base():
+    """They are shown beside each other, and their last points compared."""
+    every = PAPER["experiments"]
+    for base, others in PAPER["ablations"].items():
+        for other in others:
+            updates = [
+                runs.evaluation_updates(
+                    run_settings(PAPER, GROUPS, name, "as_published", "cd", 500)
+                    | {"batch_size": every[base]["batch_size"]},
+                    4100,
+                )
+                for name in (other, base)
+            ]
+            assert set(updates[0]) <= set(updates[1]) and updates[0][-1] == updates[1][-1]
+
+
 # ------------------------------------------------------------------------------ sweeps
 
 
@@ -163,6 +219,7 @@ def test_order_of_keys_does_not_matter(algorithm):
 @pytest.mark.parametrize("kind", ["tuning", "published"])
 def test_every_algorithm_gets_the_same_number_of_settings(kind, scale):
     config = experiments.read(scale)
+    assert set(config[kind]["grids"]) == set(config[kind]["experiments"])
     for experiment, grids in config[kind]["grids"].items():
         assert set(grids) == set(config["experiments"]["mnist"]["algorithms"])
         sizes = {

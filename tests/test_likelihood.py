@@ -292,6 +292,24 @@ def test_evaluator_of_small_models():
         assert (point["log_z"], point["log_z_se"], point["ess"]) == (log_z[r], 0, np.inf)
 
 
+@pytest.mark.parametrize("ais", [None, {"n_particles": 20, "n_temperatures": 30}])
+def test_evaluator_with_validation_images(ais):
+    """Their average log-likelihood by the same log Z; without them no such key, not a NaN."""
+    train, test, valid = (random_bits(9, 6, seed=s, dtype=np.uint8) for s in (11, 12, 16))
+    theta = random_models(6, 4, seed=13, replicas=2)
+
+    def keys(replica, update):
+        return key(replica, update)
+
+    without = Evaluator(train, test, keys, ais)(theta, np.arange(2), 5)
+    points = Evaluator(train, test, keys, ais, valid=valid[:7])(theta, np.arange(2), 5)
+    for r, point in enumerate(points):
+        log_z = [point["log_z"]] * 2
+        assert point["valid"] == average_log_likelihood(theta, valid[:7], log_z)[r]
+        assert point["valid"] not in (point["train"], point["test"])
+        assert {name: value for name, value in point.items() if name != "valid"} == without[r]
+
+
 def test_evaluator_estimates_by_replica_and_update():
     """The numbers of an estimate belong to its trial and update, whichever others are left."""
     train = random_bits(9, 6, seed=14, dtype=np.uint8)

@@ -1,12 +1,14 @@
 """Plots and tables: what they show is what the runs and the published files say."""
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from sdcpd import ROOT, plots
+from sdcpd import ROOT, data, plots
 from sdcpd.algorithms import LABELS, STEPS
 from sdcpd.rbm import Parameters
 from sdcpd.runs import Run
@@ -47,7 +49,7 @@ def make_run(algorithm="cd", dataset="bars_and_stripes", curve=None, **changes):
     settings |= {"epochs": 4, "ais": AIS, "hyperparameters": {"learning_rate": 0.1}} | changes
     theta = Parameters(rng.normal(size=(3, 4, 9)), np.zeros((3, 9)), np.zeros((3, 4)))
     about = {"device": "CPU test"}, {"finished": "2026-01-02T03:04:05+00:00"}
-    return Run(settings, about[0], curve, theta, about[1])
+    return Run(settings, about[0], curve, theta, about[1], (0, 1, 2))
 
 
 def diverging_run():
@@ -100,6 +102,17 @@ def test_summarize():
     np.testing.assert_allclose(table.train_mean - table.train_low, half)
     for name in ("mean", "max", "low", "high"):
         np.testing.assert_allclose(table[f"test_{name}"], table[f"train_{name}"] - 1)
+
+
+def test_summarize_with_validation_images():
+    """As the other two; without such images no such column."""
+    run = diverging_run()
+    assert not any(name.startswith("valid") for name in plots.summarize(run))
+    run.curve["valid"] = run.curve.train - 2
+    table = plots.summarize(run)
+    for name in ("mean", "max", "low", "high"):
+        np.testing.assert_allclose(table[f"valid_{name}"], table[f"train_{name}"] - 2)
+    assert table.valid_mean.tolist() == [-8.5, -7, -5]
 
 
 def test_published_names():
@@ -330,7 +343,7 @@ def test_known_rates():
         assert len(dashed(axis)) == 2
 
 
-def test_trial_curves_and_filters():
+def test_trial_curves():
     run = make_run(dataset="mnist")
     figure = plots.trial_curves(run)
     assert len(figure.axes) == 2
@@ -339,13 +352,58 @@ def test_trial_curves_and_filters():
         for trial, line in enumerate(trials):
             assert line.get_ydata().tolist() == run.curve[run.curve.trial == trial][part].tolist()
         np.testing.assert_allclose(mean.get_ydata(), run.curve.groupby("epoch")[part].mean())
-    run.theta.W[:2] = np.nan  # two diverged trials: the third is shown
-    (image,) = plots.filters(run, (3, 3)).axes[0].images
-    W = run.theta.W[2]
-    np.testing.assert_array_equal(image.get_array()[1:4, 5:8], W[1].reshape(3, 3))
-    assert image.get_clim() == (-np.abs(W).max(), np.abs(W).max())
-    run.theta.W[:] = np.nan
-    assert plots.filters(run, (3, 3)).axes[0].get_title() == "all trials diverged"
+
+
+def pictures(points):
+    rng = np.random.default_rng(4)
+    return {
+        "epoch": np.arange(points) * 10.0,
+        "images": rng.integers(0, 2, (2, 9)),
+        "filters": rng.normal(size=(points, 5, 9)).astype(np.float16),
+        "reconstructions": rng.random((points, 2, 9)).astype(np.float16),
+    }
+
+
+def test_filters_while_a_model_learns():
+    """On one scale, the last point always among them."""
+    kept = pictures(30)
+    *axes, bar = plots.filters(kept, (3, 3)).axes
+    titles = [axis.get_title() for axis in axes]
+    assert len(axes) == 6 and titles[0] == "epoch 0" and titles[-1] == "epoch 290"
+    shown = kept["filters"][[round(float(title.split()[1]) / 10) for title in titles]]
+    for axis, W in zip(axes, shown, strict=True):
+        (image,) = axis.images
+        np.testing.assert_array_equal(image.get_array()[1:4, 5:8], W[1].reshape(3, 3))
+        assert image.get_clim() == (-np.abs(shown).max(), np.abs(shown).max())
+    assert bar.get_ylabel() == "weight"
+    assert len(plots.filters(pictures(1), (3, 3)).axes) == 2
+
+
+def test_reconstructions_are_below_their_images():
+    kept = pictures(3)
+    axes = plots.reconstructions(kept, (3, 3)).axes
+    names = [axis.get_ylabel() for axis in axes]
+    assert names == ["test image", "epoch 0", "epoch 10", "epoch 20"]
+    for axis, images in zip(axes, [kept["images"], *kept["reconstructions"]], strict=True):
+        (drawn,) = axis.images
+        np.testing.assert_array_equal(drawn.get_array()[1:4, 6:9], images[1].reshape(3, 3))
+        assert drawn.get_clim() == (0, 1)
+
+
+@pytest.mark.parametrize("heights", [[0.1, 0.11, 0.12], [0.97, 0.98, 0.99], [-0.2, 0.5, 0.52]])
+def test_names_beside_curves_keep_apart(heights):
+    places = plots._move_apart(heights, 0.1)
+    assert (np.diff(places) >= 0.1 - 1e-9).all() and max(places) <= 1
+    assert np.abs(np.subtract(places, heights)).max() < 0.25
+
+
+def test_every_curve_is_named_where_it_ends():
+    runs = [make_run(name) for name in ("cd", "sdcp_d")]
+    for axis in plots.likelihood_curves(runs, PAPER).axes:
+        named = {text.get_text(): text.xy for text in axis.texts}
+        assert set(named) == {"CD", "S-DCP-D"}
+        for line in axis.lines[::2]:
+            assert named[line.get_label()] == (line.get_xdata()[-1], line.get_ydata()[-1])
 
 
 def test_tile():
@@ -366,12 +424,137 @@ def test_tile():
     ]
 
 
+def test_every_dataset_has_a_name_of_its_own():
+    assert set(plots.NAMES) == {"bars_and_stripes", *data._catalogue()["datasets"]}
+    assert len(set(plots.NAMES.values())) == len(plots.NAMES)
+
+
+def test_choice_in_words():
+    choice = plots.choice({"dataset": "mnist_fresh", "batch_size": 200, "n_hidden": 500})
+    assert choice == "MNIST, binarized anew at every visit, batch 200"
+    choice = plots.choice({"dataset": "caltech101_silhouettes", "batch_size": 100})
+    assert choice == "CalTech 101 Silhouettes, batch 100"
+
+
+def variants(trials=3, **changes):
+    """The same two algorithms on two datasets, and with another batch; the curves differ by ¼."""
+    every = []
+    for number, (dataset, size) in enumerate(
+        (("mnist", 200), ("mnist_fresh", 200), ("mnist", 100))
+    ):
+        curve = [(t, u, -9.0 + u - t - number / 4, "ok") for u in EPOCHS for t in range(trials)]
+        changes |= {"trials": trials, "batch_size": size}
+        every.append([make_run(name, dataset, curve, **changes) for name in ("cd", "sdcp_d")])
+        every[-1][1].curve[["train", "test"]] += 1
+    return every
+
+
+def words_of(figure):
+    return [line for text in figure.texts for line in text.get_text().splitlines()]
+
+
+def test_ablation_curves():
+    """A column for each choice, train above test, on the same axes; epoch 0 has no place on a
+    logarithmic one."""
+    every = variants()
+    figure = plots.ablation_curves(every, PAPER)
+    axes = np.reshape(figure.axes, (2, 3))
+    titles = ["MNIST, batch 200", "MNIST, binarized anew at every visit, batch 200"]
+    assert [axis.get_title() for axis in axes[0]] == [*titles, "MNIST, batch 100"]
+    for part, row in zip(("train", "test"), axes, strict=True):
+        assert row[0].get_ylabel() == f"{part}: average log-likelihood (nats)"
+        assert len({axis.get_ylim() for axis in row}) == 1
+        for axis, of_choice in zip(row, every, strict=True):
+            for run in of_choice:
+                means = run.curve.groupby("epoch")[part].mean()[1:].reset_index()
+                line = line_of(axis, run.settings["algorithm"])
+                np.testing.assert_allclose(line.get_xydata(), means)
+            assert axis.get_xscale() == "log" and len(axis.collections) == 2  # bands
+            assert say(axis) == ["CD", "S-DCP-D"]
+    assert all("logarithmic" in axis.get_xlabel() for axis in axes[1])
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["CD", "S-DCP-D"]
+    title = "MNIST, 4 hidden units: other choices"
+    assert words_of(figure) == [title, "CPU test, 2026-01-02"]
+
+
+def test_ablation_curves_of_one_trial_say_so():
+    """No band of nothing, and no warning in the notebook; what has diverged is counted."""
+    every = variants(trials=1, epochs=2)
+    every[2][1].curve.loc[lambda curve: curve.epoch == 4, "status"] = "diverged"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure = plots.ablation_curves(every, PAPER)
+    assert not any(axis.collections for axis in figure.axes)
+    assert words_of(figure)[2:] == [
+        "Reduced budget: 1 trial (paper: 3); 2 epochs (paper: 4).",
+        "1 diverged trial left out.",
+    ]
+    assert line_of(figure.axes[2], "sdcp_d").get_xdata().tolist() == [1, 2]
+    assert line_of(figure.axes[2], "cd").get_xdata().tolist() == [1, 2, 4]
+
+
+def overfitted(algorithm="cd", trials=3, **changes):
+    """A run whose test likelihood is best at epoch 4, and that on validation at epoch 2, but for
+    the start."""
+    curve = [(t, u, -9.0 + u + t, "ok") for u in EPOCHS for t in range(trials)]
+    run = make_run(algorithm, "caltech101_silhouettes", curve, trials=trials, **changes)
+    valid = run.curve.epoch.map({0: 0.0, 1: -8.0, 2: -6.0, 4: -7.0}) + run.curve.trial / 2
+    return run._replace(curve=run.curve.assign(valid=valid))
+
+
+@pytest.mark.parametrize("trials", [1, 3])
+def test_overfitting(trials):
+    """Where one would stop by the validation likelihood, and what that gives on test."""
+    finished = [overfitted(name, trials) for name in ("cd", "sdcp_d")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure = plots.overfitting(finished, LONG)
+    assert [axis.get_title() for axis in figure.axes] == ["CD", "S-DCP-D"]
+    up = (trials - 1) / 2
+    for axis, run in zip(figure.axes, finished, strict=True):
+        train, valid, test, when, star = axis.lines
+        assert train.get_xydata().tolist() == [[e, -9 + e + up] for e in (1, 2, 4)]
+        assert test.get_xydata().tolist() == [[e, -10 + e + up] for e in (1, 2, 4)]
+        assert valid.get_ydata().tolist() == [y + up / 2 for y in (-8, -6, -7)]
+        assert set(when.get_xdata()) == {2}
+        assert star.get_xydata().tolist() == [[2, -8 + up]] and star.get_color() == "red"
+        colour, _ = plots.STYLES[run.settings["algorithm"]]
+        assert {to_hex(line.get_color()) for line in (train, valid, test)} == {to_hex(colour)}
+        assert axis.get_xscale() == "log" and "logarithmic" in axis.get_xlabel()
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        *("train", "validation", "test", "test at the best epoch on validation")
+    ]
+    drawn = [line.get_linestyle() for line in figure.axes[0].lines[:3]]
+    assert [handle.get_linestyle() for handle in legend.legend_handles[:3]] == drawn
+    assert figure.axes[0].get_ylabel() == "average log-likelihood (nats)"
+    less = "1 trial (paper: 3); " if trials == 1 else ""
+    assert words_of(figure) == [
+        "CalTech 101 Silhouettes, 4 hidden units: overfitting",
+        "CPU test, 2026-01-02",
+        f"Reduced budget: {less}4 epochs (paper: 200).",
+    ]
+
+
+def test_overfitting_where_all_trials_have_diverged():
+    """One algorithm's panel stays empty; the others are drawn, and the trials counted."""
+    diverged = overfitted("pcd")
+    diverged.curve.loc[diverged.curve.epoch > 0, "status"] = "diverged"
+    curve = diverged.curve[diverged.curve.epoch <= 1]
+    figure = plots.overfitting([diverged._replace(curve=curve), overfitted("cg")], PAPER)
+    empty, drawn = figure.axes
+    assert not any(len(line.get_xdata()) for line in empty.lines) and len(drawn.lines) == 5
+    assert words_of(figure)[-1] == "3 diverged trials left out."
+
+
 @pytest.mark.parametrize("diverged", [0, 1, 2])
 def test_sample_grids_mark_what_diverged(diverged):
     names = ["cd", "pcd", "cg"]
     images = [np.random.default_rng(n).integers(0, 2, (4, 9)) for n in range(3)]
     images[diverged] = None
     runs = [make_run(name) for name in names]
+    runs[diverged].curve["status"] = "diverged"
     figure = plots.sample_grids(runs, images, (3, 3), PAPER, 5000)
     assert [axis.get_title() for axis in figure.axes] == [LABELS[name] for name in names]
     for number, axis in enumerate(figure.axes):
@@ -383,6 +566,13 @@ def test_sample_grids_mark_what_diverged(diverged):
             assert drawn.get_clim() == (0, 1)
     words = " ".join(text.get_text() for text in figure.texts)
     assert "4 images after 5,000 Gibbs steps" in words and "reduced" not in words
+
+
+def test_sample_grids_tell_a_model_that_is_not_kept_from_one_that_diverged():
+    kept_none, lost = make_run()._replace(trials=()), make_run("cg")._replace(trials=())
+    lost.curve["status"] = "diverged"
+    figure = plots.sample_grids([kept_none, lost], [None, None], (3, 3), PAPER, 5000)
+    assert [say(axis) for axis in figure.axes] == [["model not kept"], ["diverged"]]
 
 
 def test_sample_grids_say_that_steps_are_reduced():

@@ -10,8 +10,9 @@ import types
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import random_bits
 
-from sdcpd import ROOT, data, runs
+from sdcpd import ROOT, data, runs, snapshots
 from sdcpd.algorithms import STEPS
 from sdcpd.engine import PLAIN, Engine
 
@@ -156,7 +157,7 @@ def test_evaluation_updates(epochs, batch_size, every, also, expected):
 
 def test_run_file_round_trip(tmp_path):
     run = execute("sdcp_d", tmp_path / "new" / "run", ais=AIS)
-    assert sorted(p.name for p in (tmp_path / "new" / "run").iterdir()) == sorted(runs.FILES)
+    assert {p.name for p in (tmp_path / "new" / "run").iterdir()} == {*runs.FILES, snapshots.NAME}
     loaded = runs.load(tmp_path / "new" / "run")
     assert loaded.settings == run.settings == settings("sdcp_d", ais=AIS)
     assert (loaded.provenance, loaded.wall) == (run.provenance, run.wall)
@@ -372,7 +373,7 @@ def test_interrupted_run_goes_on(owner, name, when, resumed_at, tmp_path, monkey
     once(monkeypatch, owner, name, when)
     with pytest.raises(Interruption):
         execute("sdcp_d", folder)
-    assert [p.name for p in folder.iterdir()] == ["checkpoint-0.npz"]
+    assert {p.name for p in folder.iterdir()} == {"checkpoint-0.npz", snapshots.NAME}
     run = execute("sdcp_d", folder)
     assert run.wall["resumed_at_update"] == resumed_at
     assert undisturbed.wall["resumed_at_update"] == 0
@@ -408,6 +409,72 @@ def test_checkpoint_of_another_engine_is_not_used(tmp_path, monkeypatch):
     run = runs.execute(settings(), tmp_path, "numba")
     assert run.wall["resumed_at_update"] == 0
     assert_equal(run, runs.execute(settings(), None, "numba"))
+
+
+# -------------------------------------------------- validation images and grey levels
+
+
+@pytest.fixture
+def small_dataset(monkeypatch):
+    """A function that gives every dataset's name to a small one, with what it may have besides."""
+
+    def make(valid=None, grey=None):
+        train, test = (random_bits(n, 9, seed=n, dtype=np.uint8) for n in (16, 7))
+        dataset = data.Dataset(train, valid, test, (3, 3), grey)
+        monkeypatch.setattr(data, "load", lambda name, folder: dataset)
+        return dataset
+
+    return make
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("eta", [0.1, 1e39])
+def test_validation_likelihood_is_in_the_curve(eta, small_dataset, tmp_path, monkeypatch):
+    """Of its own images, in run file and checkpoint; NaN at the point where a trial diverges."""
+    dataset = small_dataset(random_bits(5, 9, seed=3, dtype=np.uint8))
+    undisturbed = execute(folder=tmp_path / "undisturbed", **rate(eta))
+    loaded = runs.load(tmp_path / "undisturbed").curve
+    columns = ["trial", "epoch", "update", "train", "test", "valid", "log_z", "log_z_se", "ess"]
+    assert list(loaded.columns) == list(undisturbed.curve.columns) == [*columns, "status"]
+    pd.testing.assert_frame_equal(loaded, undisturbed.curve, check_dtype=False, rtol=1e-9, atol=0)
+    ok = loaded.status == "ok"
+    assert np.isfinite(loaded.valid[ok]).all() and loaded.valid[~ok].isna().all()
+    assert ok.sum() == (6 if eta < 1 else 2) and (loaded.valid != loaded.test)[ok].all()
+    swapped = dataset._replace(valid=dataset.test, test=dataset.valid)
+    monkeypatch.setattr(data, "load", lambda name, folder: swapped)
+    np.testing.assert_array_equal(execute(**rate(eta)).curve.test, undisturbed.curve.valid)
+
+    monkeypatch.setattr(data, "load", lambda name, folder: dataset)
+    folder = tmp_path / "run"
+    once(monkeypatch, runs, "save", lambda run, folder: True)
+    with pytest.raises(Interruption):
+        execute(folder=folder, **rate(eta))
+    assert_equal(execute(folder=folder, **rate(eta)), undisturbed)
+    text = (folder / "curve.csv").read_text()
+    assert text == (tmp_path / "undisturbed" / "curve.csv").read_text()
+
+
+def test_without_validation_images_there_is_no_such_column():
+    assert "valid" not in execute().curve
+
+
+def test_grey_levels_are_trained_on_and_images_evaluated(small_dataset, monkeypatch):
+    """Pixels of a trial drawn with a key of its own, the same for every algorithm and size."""
+    small_dataset()
+    start = at(execute(), 0)
+    grey = np.random.default_rng(4).integers(0, 256, (16, 9)).astype(np.uint8)
+    small_dataset(grey=grey)
+    seen = calls_of_train(monkeypatch)
+    pd.testing.assert_frame_equal(at(execute(), 0), start, check_exact=True)  # as without grey
+    execute("pcd", n_hidden=4)
+    for arguments in seen:
+        np.testing.assert_array_equal(arguments[3], grey)
+        np.testing.assert_array_equal(arguments[-1], seen[0][-1])
+    pixels, *others = ({k.tobytes() for k in np.array(seen[0][n])} for n in (-1, 7, 8))
+    assert len(pixels) == 2 and not any(pixels & other for other in others)
+    small_dataset()
+    execute()
+    assert seen[-1][-1] is None and set(np.unique(seen[-1][3])) == {0, 1}
 
 
 # ------------------------------------------------------------------- runs side by side
@@ -452,7 +519,7 @@ def test_runs_side_by_side_are_those_made_alone(algorithm, tmp_path):
         for part in ("curve.csv", "models.npz", "run.json"):
             expected = (tmp_path / "alone" / folder.name / part).read_bytes()
             assert (folder / part).read_bytes() == expected
-        assert sorted(p.name for p in folder.iterdir()) == sorted(runs.FILES)
+        assert {p.name for p in folder.iterdir()} == {*runs.FILES, snapshots.NAME}
 
 
 def test_settings_reach_the_training_each_runs_own(monkeypatch):
@@ -562,12 +629,12 @@ def test_interrupted_between_groups(room_for_two, tmp_path, monkeypatch):
     folder = tmp_path / "run"
     with pytest.raises(Interruption):
         execute("pcd", folder, trials=4)
-    assert sorted(p.name for p in folder.iterdir()) == ["checkpoint-0.npz", "checkpoint-1.npz"]
+    assert {p.name for p in folder.glob("check*")} == {"checkpoint-0.npz", "checkpoint-1.npz"}
     run = execute("pcd", folder, trials=4)
     assert done == [*range(1, 12), *range(10, 13)]
     assert run.wall["resumed_at_update"] == 6 + 3
     assert_equal(run, undisturbed)
-    assert sorted(p.name for p in folder.iterdir()) == sorted(runs.FILES)
+    assert {p.name for p in folder.iterdir()} == {*runs.FILES, snapshots.NAME}
 
 
 def test_no_room_for_one(monkeypatch):

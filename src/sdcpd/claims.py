@@ -40,7 +40,8 @@ class Evidence(NamedTuple):
     published: pd.DataFrame  # the published curves
     table1: pd.DataFrame  # the published Table 1
     figures: dict  # experiment -> number of its figure
-    budgets: dict  # experiment, or (experiment, kind of sweep) -> epochs that it must have
+    budgets: dict  # what it must have: experiment, or (experiment, kind of sweep) -> epochs, and
+    # (experiment, "quality") -> generated images
     seed: int
 
     def run(self, on, algorithm, group):
@@ -175,6 +176,9 @@ def _quality_difference(evidence, on, group, what):
         measured = evidence.quality[on["experiment"], on["n_hidden"], group]
     except KeyError:
         raise NotRun("not measured") from None
+    needed, images = evidence.budgets[on["experiment"], "quality"], measured.n_images.min()
+    if images < needed:
+        raise NotRun(f"measured on {images} of {needed} images only")
     values = measured.pivot(index="trial", columns="algorithm", values=what)
     values = values.reindex(index=range(max(trials)), columns=["sdcp_d", on["other"]])
     return compare.difference(*values.to_numpy().T)

@@ -129,16 +129,22 @@ class Evaluator:
         Philox key of an AIS estimate.
     ais : dict or None
         ``n_particles`` and ``n_temperatures``; None enumerates, in float64.
+    look : callable (theta, replicas, update), optional
+        Called with what is evaluated, before that.
     """
 
-    def __init__(self, train, test, keys, ais=None, report=None, engine=PLAIN, valid=None):
+    def __init__(
+        self, train, test, keys, ais=None, report=None, engine=PLAIN, valid=None, look=None
+    ):
         self.train, self.test, self.valid = train, test, valid
-        self.keys, self.ais = keys, ais
+        self.keys, self.ais, self.look = keys, ais, look
         self.report, self.engine = report, engine
         self.train_mean = to_host(train.mean(0, dtype=np.float64))
 
     def __call__(self, theta, replicas, update):
         """A dict for each model: train, test, valid if there is one, log_z, log_z_se, ess."""
+        if self.look:
+            self.look(theta, replicas, update)
         if self.ais is None:
             theta = Parameters(*(a.astype(np.float64) for a in (theta.W, theta.b, theta.c)))
             log_z = exact_log_z(theta)

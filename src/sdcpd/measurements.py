@@ -28,12 +28,15 @@ class Measurements:
     finished : list of runs.Run
     engine : engine.Engine
         What computes, for ``about.json``.
+    **how
+        What the rows depend on besides; those made otherwise are not kept.
     """
 
-    def __init__(self, folder, columns, finished, engine):
+    def __init__(self, folder, columns, finished, engine, **how):
         self.folder, self.columns = Path(folder), columns
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.about = {"provenance": runs.provenance(engine) | {"models": _fingerprint(finished)}}
+        self.about = {"models": _fingerprint(finished), "how": how}
+        self.about["provenance"] = runs.provenance(engine)
         self.rows = self._kept()
 
     def has(self, **known):
@@ -60,7 +63,7 @@ class Measurements:
     def _kept(self):
         try:
             about = json.loads((self.folder / FILES[1]).read_text())
-            if about["provenance"].get("models") == self.about["provenance"]["models"]:
+            if all(about.get(name) == self.about[name] for name in ("models", "how")):
                 table = pd.read_csv(self.folder / FILES[0])
                 if list(table.columns) == self.columns:
                     self.about = about | self.about

@@ -14,6 +14,7 @@ from scipy.special import stdtrit
 
 from . import claims as judge
 from .algorithms import LABELS
+from .archive import best_trial
 from .tuning import SYMBOLS
 
 STYLES = {
@@ -451,7 +452,7 @@ def sample_grids(runs, images, image_shape, paper_budget, n_steps):
         axis.set_title(LABELS[run.settings["algorithm"]])
         axis.set_axis_off()
         if states is None:
-            text = "diverged" if run.trials else "model not kept"
+            text = "diverged" if best_trial(run.curve) is None else "model not kept"
             axis.text(0.5, 0.5, text, ha="center", va="center", transform=axis.transAxes)
             continue
         axis.imshow(tile(states, image_shape), cmap="gray", vmin=0, vmax=1, interpolation="nearest")

@@ -43,8 +43,8 @@ def measure(
         algorithm, trial, n_images, n_steps, sharpness, entropy, distance.
     """
     chosen = engine.select(backend_name)
-    measurements = Measurements(folder, COLUMNS, finished, chosen)
     size = {"n_images": n_images, "n_steps": n_steps}
+    measurements = Measurements(folder, COLUMNS, finished, chosen, seed=seed, **size)
 
     def what(run, row):
         return {"algorithm": run.settings["algorithm"], "trial": run.trials[row]} | size
@@ -68,7 +68,7 @@ def measure(
         "accuracy": _accuracy(classifier, labelled),
     }
     n_visible = dataset.train.shape[1]
-    limit = chosen.capacity(settings["n_hidden"], n_visible, n_images, 0) or len(todo)
+    limit = chosen.capacity(settings["n_hidden"], n_visible, n_images, 0) or max(len(todo), 1)
     progress = runs.Progress(f"samples {settings['dataset']}", len(todo) * n_steps)
     for first in range(0, len(todo), limit):
         part = todo[first : first + limit]

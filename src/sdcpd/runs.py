@@ -48,7 +48,7 @@ FILES = ("run.json", "curve.csv", "models.npz", "wall.json")
 SWEEP_FILES = ("run.json", "curve.csv.gz", "wall.json")
 SOURCES = (
     *("backend.py", "rbm.py", "engine.py", "compiled.py", "split.py", "kernels.cu"),
-    *("algorithms.py", "training.py", "likelihood.py", "data.py", "runs.py"),
+    *("algorithms.py", "training.py", "likelihood.py", "data.py", "snapshots.py", "runs.py"),
 )
 
 #: Every setting of a run, with its type.
@@ -183,7 +183,8 @@ def execute_together(
     groups = [replicas[first : first + size] for first in range(0, len(replicas), size)]
     points = evaluation_updates(s, len(dataset.train))
     names = "+".join(dict.fromkeys(t["algorithm"] for t in all_settings))
-    progress = Progress(f"{s['dataset']} {names} {s['n_hidden']}h", points[-1] * len(groups))
+    title = f"{Path(s['dataset']).name} {names} {s['n_hidden']}h"
+    progress = Progress(title, points[-1] * len(groups))
     checkpoints = [None] * len(groups)
     if checkpoints_in:
         checkpoints = [Path(checkpoints_in) / f"checkpoint-{i}.npz" for i in range(len(groups))]
@@ -210,13 +211,16 @@ def execute_together(
         for i, result in enumerate(results)
     ).sort_values(["update", "replica"])
     theta = Parameters(*map(np.concatenate, zip(*(r.theta for r in results), strict=True)))
+    about = provenance(chosen)
+    if dataset.sha256:  # an own file: it may change, and need not be there when the run is read
+        about |= {"data_sha256": dataset.sha256, "image_shape": list(dataset.image_shape)}
     finished, first = [], 0
     for settings, folder in zip(all_settings, folders, strict=True):
         rows = slice(first, first + settings["trials"])
         own = curve[curve["replica"].between(rows.start, rows.stop - 1)].reset_index(drop=True)
         own = own.assign(replica=own["replica"] - first).rename(columns={"replica": "trial"})
         numbers = tuple(range(settings["trials"]))
-        run = Run(settings, provenance(chosen), own, theta.select(rows), wall, numbers)
+        run = Run(settings, about, own, theta.select(rows), wall, numbers)
         if folder:
             save(run, folder)
         finished.append(run)
@@ -270,7 +274,8 @@ def _train(replicas, places, dataset, points, chosen, checkpoint, progress, grou
     test = images if dataset.test is dataset.train else xp.asarray(dataset.test)
     valid = None if dataset.valid is None else xp.asarray(dataset.valid)
     fresh = dataset.grey is not None  # binarized anew at every visit
-    own = fingerprint(replicas, chosen)
+    named = dataset.sha256 or s["dataset"]  # where an own file lies is of no consequence
+    own = fingerprint([named, replicas], chosen)
     pictures = {
         replica: Snapshots(folder, own, dataset.test)
         for replica, folder in enumerate(places[: len(replicas)])
@@ -281,8 +286,8 @@ def _train(replicas, places, dataset, points, chosen, checkpoint, progress, grou
         return [backend.key(t["seed"], *fields, trial) for t, trial in replicas]
 
     def of_chains(settings):
-        names = "dataset", "algorithm", "n_hidden", "n_gibbs_steps", "hyperparameters"
-        return [settings[name] for name in names]
+        names = "algorithm", "n_hidden", "n_gibbs_steps", "hyperparameters"
+        return [named, *(settings[name] for name in names)]
 
     def ais_key(replica, update):
         settings, trial = replicas[replica]
@@ -302,18 +307,15 @@ def _train(replicas, places, dataset, points, chosen, checkpoint, progress, grou
         factor = settings["hyperparameters"].get("sliding_factor", 0)
         return *(settings[name] for name in names), factor
 
-    evaluator = Evaluator(images, test, ais_key, s["ais"], progress.note, chosen, valid)
-
-    def evaluate(theta, numbers, update):
+    def look(theta, numbers, update):
+        epoch = update / updates_per_epoch(len(images), s["batch_size"])
         for row, replica in enumerate(numbers.tolist()):
             if replica in pictures:
-                epoch = update / updates_per_epoch(len(images), s["batch_size"])
                 pictures[replica].take(theta.select(slice(row, row + 1)), update, epoch)
-        return evaluator(theta, numbers, update)
 
     blocks = [(*what, list(block)) for what, block in groupby(replicas, kind)]
     # The same initial model and order of the images for every algorithm of a trial.
-    initial = keys("init", s["dataset"], s["n_hidden"])
+    initial = keys("init", named, s["n_hidden"])
     chain_keys = [backend.key(t["seed"], "chain", *of_chains(t), trial) for t, trial in replicas]
     return train(
         [algorithm for algorithm, *_ in blocks],
@@ -322,14 +324,14 @@ def _train(replicas, places, dataset, points, chosen, checkpoint, progress, grou
         xp.asarray(dataset.grey) if fresh else images,
         s["batch_size"],
         points,
-        evaluate,
-        keys("order", s["dataset"]),
+        Evaluator(images, test, ais_key, s["ais"], progress.note, chosen, valid, look),
+        keys("order", named),
         chain_keys,
         checkpoint,
         own,
         lambda done: progress.update(groups_before * points[-1] + done),
         chosen,
-        keys("pixels", s["dataset"]) if fresh else None,
+        keys("pixels", named) if fresh else None,
     )
 
 
@@ -518,12 +520,14 @@ class Progress:
     ----------
     title : str
     total : int
-    every : float
-        Seconds between lines.
+    every : float, optional
+        Seconds between lines. Default: 10, and less on a terminal, where one takes another's place.
     """
 
-    def __init__(self, title, total, every=10):
-        self.title, self.total, self.every = title, total, every
+    def __init__(self, title, total, every=None):
+        columns = backend.columns()
+        self.width = max(columns - len(title) - 20, 20) if columns else 70  # of the meter
+        self.title, self.total, self.every = title, total, every or (0.5 if columns else 10)
         self.started = self.last = time.monotonic()
         self.first = None  # where this session began: an interrupted run does not begin at 0
         self.done = 0
@@ -548,5 +552,5 @@ class Progress:
             return
         self.last = now
         elapsed, first = now - self.started, self.first or 0
-        meter = tqdm.format_meter(self.done, self.total, elapsed, ncols=70, initial=first)
-        backend.say(f"{self.title}: {meter} {note}".rstrip())
+        meter = tqdm.format_meter(self.done, self.total, elapsed, ncols=self.width, initial=first)
+        backend.say(f"{self.title}: {meter} {note}".rstrip(), passing=not force)

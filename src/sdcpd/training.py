@@ -270,12 +270,14 @@ def _save(path, fingerprint, state):
     """Write a checkpoint whole, then move it into place."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    names = dict.fromkeys(name for point in state.curve for name in point if name != "status")
+    names = dict.fromkeys(name for point in state.curve for name in point)  # in their order
     arrays = {f"theta_{name}": to_host(getattr(state.theta, name)) for name in "Wbc"}
     for number, memory in enumerate(state.memories):
         arrays |= {f"memory{number}_{name}": to_host(array) for name, array in memory.items()}
-    arrays |= {f"curve_{n}": [point.get(n, np.nan) for point in state.curve] for n in names}
-    arrays["curve_status"] = np.array([point["status"] for point in state.curve], dtype="U8")
+    for name in names:
+        kind = "U8" if name == "status" else None
+        values = [point.get(name, np.nan) for point in state.curve]
+        arrays[f"curve_{name}"] = np.array(values, dtype=kind)
     with whole_file(path, "wb") as file:
         np.savez(
             file,

@@ -436,13 +436,18 @@ def tunings():
 
 
 def claim_budgets():
-    """Epochs that runs and sweeps must have to judge a claim: the paper's, and the study's."""
+    """What judges a claim must have: the paper's epochs, or the study's; images of a model."""
     runs_ = [[name, "run", values["epochs"]] for name, values in PAPER["experiments"].items()]
-    return runs_ + [
-        [name, kind, study_epochs(kind, name)]
-        for kind in ("tuning", "sensitivity")
-        for name in PAPER[kind]["experiments"]
-    ]
+    images = [[name, "quality", PAPER["quality"]["n_images"]] for name in LARGE]
+    return (
+        runs_
+        + images
+        + [
+            [name, kind, study_epochs(kind, name)]
+            for kind in ("tuning", "sensitivity")
+            for name in PAPER[kind]["experiments"]
+        ]
+    )
 
 
 def study_epochs(kind, experiment):
