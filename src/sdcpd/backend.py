@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import sys
 from functools import cache
 
@@ -39,14 +40,25 @@ def gpu_problem():
     return None
 
 
-def say(line):
+def columns():
+    """Of the terminal that ``say`` writes to; None where it is none."""
+    live = not os.environ.get("SDCPD_PROGRESS_LOG") and sys.stderr.isatty()
+    return shutil.get_terminal_size().columns if live else None
+
+
+def say(line, passing=False):
     """A line for whoever waits: to the file that SDCPD_PROGRESS_LOG names, else to standard error.
 
-    A notebook's own output is for its reader.
+    A notebook's own output is for its reader. On a terminal the next line takes the place of one
+    that is ``passing``.
     """
     log = os.environ.get("SDCPD_PROGRESS_LOG")
     if not log:
-        sys.stderr.write(line + "\n")
+        width = columns()
+        if width:
+            line = "\r\033[K" + (line[: width - 1] if passing else line)
+        sys.stderr.write(line + ("" if width and passing else "\n"))
+        sys.stderr.flush()
         return
     with open(log, "a", encoding="utf-8") as file:
         file.write(line + "\n")

@@ -16,6 +16,8 @@ and, where the paper leaves a choice open, the same with the other choice:
 their place are the validation split of CalTech, or the last 10,000 training images of the others,
 which are then not trained on. Bars & Stripes has nothing to hold out: all patterns are trained on.
 
+The path of a .npy or .npz file is the name of a dataset, too: see ``read_own``.
+
 Licences: MNIST is CC BY-SA 3.0 according to Keras; none is stated beside the CalTech 101
 Silhouettes and Kannada-MNIST files. So they are downloaded and never redistributed. Addresses
 and checksums: ``workflow/config/datasets.yaml``.
@@ -24,6 +26,8 @@ and checksums: ``workflow/config/datasets.yaml``.
 import errno
 import gzip
 import hashlib
+import io
+import math
 import os
 import shutil
 import struct
@@ -57,6 +61,8 @@ class Dataset(NamedTuple):
     test: np.ndarray  # (N, m) uint8
     image_shape: tuple  # rows, columns
     grey: np.ndarray | None = None  # (N, m) uint8 to 255: train on images drawn with these means
+    sha256: str | None = None  # of an own file
+    held_out: int = 0  # rows of an own file without test images that are in their place
 
 
 class Labelled(NamedTuple):
@@ -90,7 +96,8 @@ def load(name, folder=ROOT / "data"):
     Parameters
     ----------
     name : str
-        One of the names at the top of this module, or one with ``_valid`` at its end.
+        One of the names at the top of this module, or one with ``_valid`` at its end; or the path
+        of a .npy or .npz file, see ``read_own``.
 
     Returns
     -------
@@ -102,12 +109,15 @@ def load(name, folder=ROOT / "data"):
     DataError
         If the name is unknown, or a file is missing, damaged or not binary.
     """
+    files = files_of(name)
+    if is_own(name):
+        return read_own(name)
     if name.endswith(VALID):
         return _hold_out(load(name.removesuffix(VALID), folder))
     if name == "bars_and_stripes":
         patterns = bars_and_stripes(3)
         return Dataset(patterns, None, patterns, (3, 3))
-    paths = [_verified(Path(folder) / file, file) for file in files_of(name)]
+    paths = [_verified(Path(folder) / file, file) for file in files]
     parts = _READERS[name](*paths)
     for part in parts:
         if part is not None:
@@ -157,7 +167,9 @@ def _hold_out(dataset):
 
 
 def files_of(name):
-    """The files, as in the catalogue, that dataset ``name`` is read from; none if generated."""
+    """The catalogue's files that dataset ``name`` is read from; none if generated or own."""
+    if is_own(name):
+        return []
     name = name.removesuffix(VALID)
     if name == "bars_and_stripes":
         return []
@@ -165,7 +177,8 @@ def files_of(name):
         return _catalogue()["datasets"][name]
     except KeyError:
         known = ", ".join(["bars_and_stripes", *_catalogue()["datasets"]])
-        raise DataError(f"unknown dataset {name!r}: choose one of {known}") from None
+        own = "or a file that ends in .npy or .npz"
+        raise DataError(f"unknown dataset {name!r}: choose one of {known}, {own}") from None
 
 
 def labelled_files_of(name):
@@ -181,8 +194,87 @@ def check_binary(array, name):
     """Raise DataError unless ``array`` is a non-empty matrix of 0 and 1."""
     if array.ndim != 2 or array.size == 0:
         raise DataError(f"{name}: expected rows of pixels, found an array of shape {array.shape}")
-    if not np.isin(array, (0, 1)).all():
-        raise DataError(f"{name}: every pixel must be 0 or 1; binarize the images first")
+    right = np.isin(array, (0, 1))
+    if not right.all():
+        rule = f"every pixel must be 0 or 1, not {array[~right][0]:g}"
+        raise DataError(f"{name}: {rule}; binarize the images first")
+
+
+# ------------------------------------------------------------------------------ own files
+
+
+def is_own(name):
+    """Whether ``name`` is the path of a .npy or .npz file, and not one of our names."""
+    return str(name).endswith((".npy", ".npz"))
+
+
+def read_own(path):
+    """The dataset in a file of the reader's own.
+
+    A .npy file holds the training images: rows of pixels (N, m), or images (N, rows, columns). A
+    .npz file holds them as ``train``, and may hold ``test`` and ``valid``; or as its only array.
+    Where there are no test images, the last tenth of the rows, at least one, is held out for them.
+
+    Returns
+    -------
+    Dataset
+        With the checksum of the file. Rows of pixels are taken for square images, or, where that
+        cannot be, for images of one row.
+
+    Raises
+    ------
+    DataError
+    """
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}; check the path") from error
+    try:  # unpickling would run whatever code the file holds
+        found = np.load(io.BytesIO(content), allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            arrays, names = {"train": found}, ["train"]
+        else:
+            names = found.files
+            arrays = {name: found[name] for name in ("train", "test", "valid") if name in names}
+            if len(names) == 1:
+                arrays = {"train": found[names[0]]}
+    except MemoryError:
+        raise
+    except Exception as error:  # NumPy raises many types here, and each means the same
+        what = "damaged, or not numbers as numpy.save and numpy.savez write them"
+        raise DataError(f"{path}: {what}; write it again") from error
+    if "train" not in arrays:
+        among = ", ".join(names) or "nothing"
+        raise DataError(f"{path}: no array train in it, but {among}; name the training images so")
+    rows = {name: _rows_of_own(array, f"{path} ({name})") for name, array in arrays.items()}
+    shapes = {name: array.shape[1:] for name, array in arrays.items()}
+    if len(set(shapes.values())) > 1:
+        found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise DataError(f"{path}: images must have the same shape, not {found}")
+    train, test, held_out = rows["train"], rows.get("test"), 0
+    if test is None:
+        held_out = max(1, len(train) // 10)
+        train, test = train[:-held_out], train[-held_out:]
+    if len(train) < 2:
+        less = ", a tenth, at least one, being held out as test images" if held_out else ""
+        raise DataError(f"{path}: at least 2 training images are necessary, not {len(train)}{less}")
+    n_pixels, shape = train.shape[1], shapes["train"]
+    if len(shape) == 1:
+        side = math.isqrt(n_pixels)
+        shape = (side, side) if side**2 == n_pixels else (1, n_pixels)
+    sha256 = hashlib.sha256(content).hexdigest()
+    return Dataset(train, rows.get("valid"), test, shape, None, sha256, held_out)
+
+
+def _rows_of_own(array, name):
+    """Rows of pixels, uint8, of an array that may be anything."""
+    array = np.asarray(array)
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{name}: pixels must be numbers, 0 or 1, and not of type {array.dtype}")
+    if array.ndim == 3:
+        array = array.reshape(len(array), array.shape[1] * array.shape[2])
+    check_binary(array, name)
+    return array.astype(np.uint8)
 
 
 # ------------------------------------------------------------------------------ reading
