@@ -1,0 +1,80 @@
+"""The examples of CONTRIBUTING.md, carried out in a copy of the project."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from test_workflow import copy_project, environment, jobs, run
+
+from sdcpd import ROOT, runs
+
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def example(title):
+    """The blocks (language, content) of a section, in their order."""
+    section = re.search(rf"^## {title}$(.*?)(?=^## |\Z)", TEXT, re.M | re.S)[1]
+    return re.findall(r"^```(\w+)\n(.*?)^```$", section, re.M | re.S)
+
+
+def change(project, diff):
+    """What a diff says: the lines with − become those with +."""
+    path = project / re.search(r"^\+\+\+ b/(.*)$", diff, re.M)[1]
+    lines = [line for line in diff.splitlines() if not line.startswith(("---", "+++", "@@"))]
+    old, new = ("\n".join(x[1:] for x in lines if x.startswith(sign)) for sign in "-+")
+    content = path.read_text(encoding="utf-8")
+    assert content.count(old) == 1
+    path.write_text(content.replace(old, new), encoding="utf-8")
+
+
+def carry_out(project, title):
+    """The section's blocks, one after the other; what the commands printed."""
+    printed = ""
+    for language, content in example(title):
+        if language == "diff":
+            change(project, content)
+        else:
+            here = f"{sys.executable} -m"
+            content = content.replace("uv run", here).replace("python -c", f"{sys.executable} -c")
+            done = subprocess.run(
+                ["bash", "-e", "-c", content],
+                cwd=project,
+                env=environment(project),
+                capture_output=True,
+                text=True,
+                timeout=300,
+            )
+            assert done.returncode == 0, done.stderr[-3000:]
+            printed += done.stdout
+    return printed
+
+
+def test_dataset(tmp_path):
+    project = copy_project(tmp_path / "project")
+    assert "300 pixels" not in carry_out(project, "A dataset")
+    result = runs.load(project / "results/by_hand/mine-sdcp_d-10h")
+    assert result.theta.W.shape == (1, 10, 36) and (result.curve.status == "ok").all()
+
+
+def test_algorithm(tmp_path):
+    """It learns, and differently from CD with the same learning rate."""
+    project = copy_project(tmp_path / "project")
+    carry_out(project, "An algorithm")
+    result = runs.load(project / "results/by_hand/bars_and_stripes-momentum-4h")
+    assert result.settings["algorithm"] == "momentum"
+    first, *_, last = result.curve.test
+    assert last > first + 1.5
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the example uses sed")
+def test_figure(tmp_path):
+    """The six trainings and the figure are planned; nothing else."""
+    project = copy_project(tmp_path / "project")
+    (_, commands), *rest = example("A figure")
+    edit, snakemake = commands.splitlines()
+    assert not rest
+    subprocess.run(edit, shell=True, cwd=project, check=True)
+    _, printed = run(project, "-n", snakemake.split()[-1], config=["scale=quick"])
+    assert jobs(printed) == {"train": 5, "curves": 1}, printed[-2000:]
