@@ -32,6 +32,8 @@ include: "workflow/rules/train.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/study.smk"
+include: "workflow/rules/plan.smk"
+include: "workflow/rules/site.smk"
 
 
 rule all:
@@ -43,6 +45,7 @@ rule all:
         [f"figures/{name}.csv" for name in STUDY],
         "figures/replay_mnist.md" if USES_ARCHIVE else [],
         "figures/claims.md",
+        "figures/site/index.html",
 
 
 onstart:
@@ -50,4 +53,10 @@ onstart:
 
 
 onerror:
-    summarize_failures()
+    sys.path.insert(0, "workflow/scripts")
+    try:
+        from make_site import write_after_failure
+
+        write_after_failure(workflow.dag)
+    finally:
+        summarize_failures()

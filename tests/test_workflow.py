@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from test_site import BROWSER, check_in_browser, check_page
 
 from sdcpd import ROOT, data, runs
 
@@ -163,7 +164,8 @@ def test_one_setting_reruns_exactly_what_depends_on_it(project):
         _, printed = run(project, "-n", *(() if have_data() else NO_DATA))
     finally:
         path.write_text(original)
-    expected = {"train": 1, "curves": 1, "samples": 1} | ({"claims": 1} if have_data() else {})
+    expected = {"train": 1, "curves": 1, "samples": 1}
+    expected |= {"claims": 1, "site": 1} if have_data() else {}
     assert jobs(printed) == expected, printed[-3000:]
     assert "Train pcd on bars_and_stripes, 4 hidden units" in printed
 
@@ -264,6 +266,42 @@ def test_report_is_built(project):
     )
     assert made_of.returncode == 0, made_of.stderr[-3000:]
     assert (project / "report.html").stat().st_size > 100_000
+
+
+@pytest.mark.skipif(not have_data(), reason="no files of the large datasets")
+def test_site_shows_what_was_made(project, tmp_path):
+    site = project / "figures/site"
+    index = check_page(site / "index.html")
+    assert "Not made" not in index.text and str(project) not in index.text
+    for page in site.glob("notebooks/*.html"):
+        check_page(page)
+    figures = [page.stem for page in (project / "results/smoke/notebooks").glob("fig*.html")]
+    assert len(figures) > 10
+    for name in (*figures, "figS_validation_2017"):
+        assert f"images/{name}.svg" in index.resources
+    trained = {path.parent for path in (project / "results/smoke").rglob("run.json")}
+    for folder in trained:  # each with its notebook
+        assert re.search(rf"notebooks/(train|sweep)-[^\"]*-{folder.name}\.html", index.text)
+    assert len(list(site.glob("notebooks/*-*h.html"))) >= len(trained)
+    if BROWSER:
+        check_in_browser([site / "index.html", site / "notebooks/claims.html"], tmp_path)
+
+
+@pytest.mark.skipif(not have_data(), reason="no files of the large datasets")
+def test_site_after_a_failure_says_what_is_missing(project):
+    path = project / "notebooks/overfitting.ipynb"
+    original = path.read_text()
+    index = project / "figures/site/index.html"
+    try:
+        path.write_text(original.replace("plots.overfitting(", "plots.broken_on_purpose("))
+        status, printed = run(project, "figures/site/index.html")
+        text = check_page(index).text
+    finally:
+        path.write_text(original)
+        after, _ = run(project, "figures/site/index.html")
+    assert status != 0 and "broken_on_purpose" in printed
+    assert text.count("Not made.") == 1 and "images/fig1_bars_and_stripes.svg" in text
+    assert after == 0 and "Not made." not in check_page(index).text
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ rule curves:
     benchmark:
         f"logs/benchmarks/{SCALE}/{{name}}.tsv"
     wildcard_constraints:
-        name="|".join(CURVE_FIGURES),
+        name=one_of(CURVE_FIGURES),
     conda:
         ENVIRONMENT
     params:
@@ -39,7 +39,7 @@ rule samples:
     benchmark:
         f"logs/benchmarks/{SCALE}/{{name}}.tsv"
     wildcard_constraints:
-        name="|".join(SAMPLE_FIGURES),
+        name=one_of(SAMPLE_FIGURES),
     conda:
         ENVIRONMENT
     resources:

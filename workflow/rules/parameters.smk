@@ -233,6 +233,11 @@ def ablation_runs(name):
     return [run_folders(experiment, only_n_hidden(experiment)) for experiment in ABLATIONS[name]]
 
 
+def one_of(names):
+    """Constraint of a wildcard; without any name it matches none, where "" would match all."""
+    return "|".join(names) or "none"
+
+
 def executed(name):
     """The executed notebook behind a figure or table, and its HTML, which the report shows."""
     return {

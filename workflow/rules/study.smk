@@ -58,7 +58,7 @@ rule tune:
     benchmark:
         f"logs/benchmarks/{SCALE}/{{name}}.tsv"
     wildcard_constraints:
-        name="|".join(GRID_FIGURES),
+        name=one_of(GRID_FIGURES),
     conda:
         ENVIRONMENT
     params:
@@ -100,7 +100,7 @@ rule sensitivity:
     benchmark:
         f"logs/benchmarks/{SCALE}/{{name}}.tsv"
     wildcard_constraints:
-        name="|".join(SENSITIVITY_FIGURES),
+        name=one_of(SENSITIVITY_FIGURES),
     conda:
         ENVIRONMENT
     params:
@@ -124,7 +124,7 @@ rule log_z:
     benchmark:
         f"logs/benchmarks/{SCALE}/{{name}}.tsv"
     wildcard_constraints:
-        name="|".join(LOG_Z),
+        name=one_of(LOG_Z),
     conda:
         ENVIRONMENT
     resources:
@@ -153,7 +153,7 @@ rule quality:
     benchmark:
         f"logs/benchmarks/{SCALE}/{{name}}.tsv"
     wildcard_constraints:
-        name="|".join(QUALITY),
+        name=one_of(QUALITY),
     conda:
         ENVIRONMENT
     resources:
@@ -180,7 +180,7 @@ rule ablation:
     benchmark:
         f"logs/benchmarks/{SCALE}/{{name}}.tsv"
     wildcard_constraints:
-        name="|".join(ABLATIONS),
+        name=one_of(ABLATIONS),
     conda:
         ENVIRONMENT
     params:
@@ -204,7 +204,7 @@ rule overfitting:
     benchmark:
         f"logs/benchmarks/{SCALE}/{{name}}.tsv"
     wildcard_constraints:
-        name="|".join(OVERFITTING),
+        name=one_of(OVERFITTING),
     conda:
         ENVIRONMENT
     params:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import papermill
 from failures import fail
-from nbconvert import HTMLExporter
+from pages import notebook_page
 
 ROOT = Path.cwd()
 log = Path(snakemake.log[0])
@@ -67,6 +67,5 @@ except papermill.PapermillExecutionError as error:
 finally:
     done.set()
 
-html, _ = HTMLExporter(template_name="lab").from_filename(working)
-Path(snakemake.output.html).write_text(html, encoding="utf-8")
+Path(snakemake.output.html).write_text(notebook_page(working, name), encoding="utf-8")
 working.replace(snakemake.output.notebook)
