@@ -776,3 +776,11 @@ def test_measurements_one_a_row_with_their_intervals():
 )
 def test_rule_in_words(rule, text):
     assert plots.rule_text({"measure": "maximum", "holds_if": rule}) == text
+
+
+def test_overfitting_of_a_run_without_validation_says_so():
+    run = overfitted()
+    bare = run._replace(curve=run.curve.drop(columns="valid"))
+    one, other = plots.overfitting([run, bare], LONG).axes
+    assert say(other) == ["no validation likelihood"] and say(one) == []
+    assert len(other.lines) == 2

@@ -59,14 +59,14 @@ def early_stopping(run):
     -------
     DataFrame
         trial, epoch of the best validation, train, valid and test there, train_end and test_end.
-        Diverged trials are left out.
+        Diverged trials are left out. NaN where a run has no validation likelihood.
     """
-    rows = []
+    rows, known = [], "valid" in run.curve
     for trial, curve in run.curve.groupby("trial"):
         if (curve.status == "ok").all():
-            best, end = curve.loc[curve.valid.idxmax()], curve.iloc[-1]
-            row = {"trial": trial} | best[["epoch", "train", "valid", "test"]].to_dict()
-            rows.append(row | {"train_end": end.train, "test_end": end.test})
+            best = curve.loc[curve.valid.idxmax(), ["epoch", *_PARTS]].to_dict() if known else {}
+            row = {"trial": trial, "train_end": curve.train.iloc[-1]} | best
+            rows.append(row | {"test_end": curve.test.iloc[-1]})
     return pd.DataFrame(rows, columns=["trial", "epoch", *_PARTS, "train_end", "test_end"])
 
 

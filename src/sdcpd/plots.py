@@ -415,11 +415,14 @@ def overfitting(runs, paper_budget):
         color, _ = STYLES[run.settings["algorithm"]]
         table = summarize(run)
         table = table[table.epoch > 0]
-        for part, dash in dashes.items():
+        for part in _parts(run):
+            dash = dashes[part]
             axis.plot(table.epoch, table[f"{part}_mean"], color=color, ls=dash, lw=1.5)
             low, high = table[f"{part}_low"], table[f"{part}_high"]
             axis.fill_between(table.epoch, low, high, color=color, alpha=0.15, lw=0)
-        if len(table):
+        if "valid" not in run.curve:
+            axis.text(0.5, 0.03, "no validation likelihood", ha="center", transform=axis.transAxes)
+        elif len(table):
             best = table.loc[table.valid_mean.idxmax()]
             axis.axvline(best.epoch, color="0.6", lw=0.8)
             axis.plot(best.epoch, best.test_mean, "*", color="red", ms=11, mec="white", zorder=5)
