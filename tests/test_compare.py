@@ -266,4 +266,4 @@ def test_runs_of_different_numbers_of_trials_are_refused():
 def test_a_run_without_validation_has_only_its_end():
     table = compare.early_stopping(run_of([1, 2], [[-5.0, -4.0], [-6.0, -7.0]]))
     assert table.test_end.tolist() == [-4.0, -7.0] and table.train_end.tolist() == [-3.0, -6.0]
-    assert table[["epoch", "train", "valid", "test"]].isna().all(None)
+    assert table[["epoch", "train", "valid", "test"]].isna().to_numpy().all()

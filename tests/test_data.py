@@ -85,6 +85,13 @@ def test_caltech101_silhouettes(real_dataset):
     assert umbrella[12].sum() > 20 and umbrella[16:20].sum(1).max() < 5
 
 
+def test_caltech_with_its_validation_images(real_dataset):
+    whole, merged = (real_dataset(f"caltech101_silhouettes{end}") for end in ("", "_merged"))
+    np.testing.assert_array_equal(merged.train, np.concatenate([whole.train, whole.valid]))
+    np.testing.assert_array_equal(merged.test, whole.test)
+    assert merged.valid is None
+
+
 def test_kannada_mnist(real_dataset):
     """Grey ≥ 128."""
     assert_is(real_dataset("kannada_mnist"), (60_000, 10_000), (0.08160, 0.07122))

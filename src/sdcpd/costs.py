@@ -23,6 +23,7 @@ from .rbm import initialize
 SIZES = {
     "bars_and_stripes": (9, 16, 16),
     "mnist": (784, 60_000, 70_000),
+    "caltech101_silhouettes_merged": (784, 6_364, 8_671),
     "caltech101_silhouettes": (784, 4_100, 8_671),
     "kannada_mnist": (784, 60_000, 70_000),
 }

@@ -10,6 +10,7 @@ and, where the paper leaves a choice open, the same with the other choice:
     mnist_bernoulli          our seeded Bernoulli binarization of the grey images
     mnist_fresh              the same for evaluation; for training drawn anew at every visit
     caltech101_silhouettes_inverted    object 1, background 0
+    caltech101_silhouettes_merged      trained on the validation images, too, 6,364 / 2,307
     kannada_mnist_bernoulli  our seeded Bernoulli binarization of the grey images
 
 ``mnist_valid`` etc., for the choice of hyperparameters: the test images stay out of sight, and in
@@ -308,6 +309,11 @@ def _read_inverted_caltech(path):
     return tuple(1 - images for images in _read_caltech(path))
 
 
+def _read_merged_caltech(path):
+    train, valid, test = _read_caltech(path)
+    return np.concatenate([train, valid]), None, test
+
+
 def _read_kannada(train_path, test_path):
     def binarize(path):
         return (_read_idx(path, IMAGES) >= GREY_THRESHOLD).astype(np.uint8)
@@ -342,6 +348,7 @@ _READERS = {
     "mnist_fresh": partial(_read_bernoulli, "mnist_bernoulli"),
     "caltech101_silhouettes": _read_caltech,
     "caltech101_silhouettes_inverted": _read_inverted_caltech,
+    "caltech101_silhouettes_merged": _read_merged_caltech,
     "kannada_mnist": _read_kannada,
     "kannada_mnist_bernoulli": partial(_read_bernoulli, "kannada_mnist_bernoulli"),
 }

@@ -31,6 +31,7 @@ NAMES = {
     "mnist_fresh": "MNIST, binarized anew at every visit",
     "caltech101_silhouettes": "CalTech 101 Silhouettes",
     "caltech101_silhouettes_inverted": "CalTech 101 Silhouettes, inverted",
+    "caltech101_silhouettes_merged": "CalTech 101 Silhouettes, with validation images",
     "kannada_mnist": "Kannada-MNIST",
     "kannada_mnist_bernoulli": "Kannada-MNIST, Bernoulli binarization",
 }
