@@ -184,7 +184,7 @@ def test_an_ablation_differs_from_its_base_in_one_choice(scale):
             seen.append(other)
     assert len(seen) == len(set(seen)) and not set(seen) & set(config["ablations"])
     if scale == "paper":
-        assert len(seen) == 5
+        assert len(seen) == 6
 
 
 def test_an_ablation_has_the_hyperparameters_of_its_base():
