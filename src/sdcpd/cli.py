@@ -17,7 +17,6 @@ from . import ROOT, __version__
 DATA = ROOT / "data"
 AIS = {"n_particles": 100, "n_temperatures": 1000}
 EXACT = 20  # units of the smaller layer: with so many log Z is exact, unless AIS is asked for
-DOUBTFUL = 10  # an AIS estimate with a smaller effective sample size, as in the figures
 EPOCHS = 20  # but for Bars & Stripes; the paper's 200 take days without a GPU
 HYPERPARAMETERS = ("learning_rate", "epsilon", "lambda_hessian", "sliding_factor")
 OF_SOME = {  # options that not every algorithm has
@@ -335,14 +334,16 @@ def _draw(run, images, n_steps, path):
 
 def _print(table, *columns):
     """Those of the columns that the table has."""
+    from .likelihood import MIN_ESS
+
     table = table[[name for name in columns if name in table]]
     names = {"log_z": "log Z", "log_z_se": "standard error", "ess": "ESS"}
     forms = {"epoch": "{:g}".format, "ms": "{:.4g}".format}
     forms["ESS"] = lambda ess: "exact" if ess == math.inf else f"{ess:.0f}"
     how = {"float_format": "{:.3f}".format, "na_rep": "diverged", "formatters": forms}
     print(table.rename(columns=names).to_string(index=False, **how))
-    if "ess" in table and table["ess"].min() < DOUBTFUL:
-        print(f"ESS below {DOUBTFUL}: doubtful; more --ais-temperatures are better")
+    if "ess" in table and table["ess"].min() < MIN_ESS:
+        print(f"ESS below {MIN_ESS}: doubtful; more --ais-temperatures are better")
 
 
 # ------------------------------------------------------------------------------- options

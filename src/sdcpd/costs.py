@@ -215,7 +215,7 @@ def calibrate(engine):
     rates["state"] = many["evaluation_seconds"] / states
 
     with tempfile.TemporaryDirectory() as folder:
-        program = [sys.executable, "-c", _NOTEBOOK, folder, _CELL]
+        program = [sys.executable, "-c", _NOTEBOOK, folder, _CELL, ROOT / "workflow/scripts"]
         rates["notebook"] = _timed(subprocess.run, program, check=True, stderr=subprocess.DEVNULL)
     return rates
 
@@ -246,13 +246,14 @@ for suffix in ("pdf", "png", "svg"):
 """
 _NOTEBOOK = """
 import sys, nbformat, papermill
-from nbconvert import HTMLExporter
-folder, cell = sys.argv[1:]
+folder, cell, scripts = sys.argv[1:]
+sys.path.insert(0, scripts)
+from pages import notebook_page
 cells = [nbformat.v4.new_code_cell(text) for text in (f"folder = {folder!r}", cell)]
 book = nbformat.v4.new_notebook(cells=cells)
 book.metadata.kernelspec = {"name": "python3", "display_name": "python3", "language": "python"}
 nbformat.write(book, folder + "/a.ipynb")
 how = {"kernel_name": "python3", "progress_bar": False}
 papermill.execute_notebook(folder + "/a.ipynb", folder + "/b.ipynb", **how)
-HTMLExporter(template_name="lab").from_filename(folder + "/b.ipynb")
+notebook_page(folder + "/b.ipynb", "b")
 """

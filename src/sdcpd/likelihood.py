@@ -12,6 +12,7 @@ from .engine import PLAIN
 from .rbm import Parameters, log_unnormalized, logit_of_mean, sample, sigmoid, softplus
 
 MAX_ENUMERATED = 24  # units of the smaller layer; 2^24 states take about a minute a model
+MIN_ESS = 10  # an AIS estimate with a smaller effective sample size is doubtful
 _CHUNK = 2**14  # states or images at a time, to bound memory
 
 

@@ -15,6 +15,7 @@ from scipy.special import stdtrit
 from . import claims as judge
 from .algorithms import LABELS
 from .archive import best_trial
+from .likelihood import MIN_ESS
 from .tuning import SYMBOLS
 
 STYLES = {
@@ -53,7 +54,6 @@ _LATEX = {c: f"\\{c}" for c in "&%$#_"} | {
     "±": r"$\pm$",
     "′": "$'$",
 }
-MIN_ESS = 10  # an AIS estimate with a smaller effective sample size is marked
 
 mpl.rcParams.update(
     {
