@@ -231,8 +231,7 @@ def likelihood_curves(
             if row == len(parts) - 1:
                 axis.set_xlabel("epoch" + (" (logarithmic)" if shorter else ""))
             if shorter:
-                axis.set_xscale("log")
-                axis.xaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:g}"))
+                _logarithmic(axis)
             _name_ends(axis, runs, part, statistic)
     _legend(figure, axes[0, 0], published_curves is not None)
     settings = runs[0].settings
@@ -296,6 +295,11 @@ def _move_apart(heights, gap):
         places[i] = min(places[i], ceiling)
         ceiling = places[i] - gap
     return places
+
+
+def _logarithmic(axis):
+    axis.set_xscale("log")
+    axis.xaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:g}"))
 
 
 def _draw_baseline(axis, run, part, statistic):
@@ -385,8 +389,7 @@ def ablation_curves(variants, paper_budget):
             axis = axes[row, column]
             for run in runs:
                 _draw_curve(axis, run, part, "mean", True)
-            axis.set_xscale("log")
-            axis.xaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:g}"))
+            _logarithmic(axis)
         axes[0, column].set_title(choice(runs[0].settings), fontsize=9)
         axes[1, column].set_xlabel("epoch (logarithmic)")
     for row, part in enumerate(("train", "test")):
@@ -428,8 +431,7 @@ def overfitting(runs, paper_budget):
             axis.axvline(best.epoch, color="0.6", lw=0.8)
             axis.plot(best.epoch, best.test_mean, "*", color="red", ms=11, mec="white", zorder=5)
         axis.set_title(LABELS[run.settings["algorithm"]])
-        axis.set_xscale("log")
-        axis.xaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:g}"))
+        _logarithmic(axis)
         axis.set_xlabel("epoch (logarithmic)")
     axes[0, 0].set_ylabel("average log-likelihood (nats)")
     line = mpl.lines.Line2D
