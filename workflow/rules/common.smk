@@ -12,16 +12,36 @@ from snakemake.exceptions import WorkflowError
 
 from sdcpd import archive, data, engine, experiments, measurements, runs
 
+
+# On a cluster it runs where the workflow does: there is the internet.
+localrules:
+    download,
+
+
 # ------------------------------------------------------------------------------ configuration
 
 SCALES = ("auto", "paper", "quick", "smoke")
 if config["scale"] not in SCALES:
     raise WorkflowError(f"scale={config['scale']} is unknown: choose one of {', '.join(SCALES)}")
-try:
-    BACKEND, WHY_NOT_FASTER = engine.choose(config["backend"])
-except engine.BackendError as error:
-    raise WorkflowError(str(error))
 
+
+def choose_engine():
+    """The engine that the jobs use, and why it is not a faster one (a line, or None).
+
+    One that is named is tried here only where the jobs run here too: not where they are submitted
+    to other machines (--jobs, as in profiles/slurm), and not in a job, which will find out.
+    """
+    name = config["backend"]
+    submitted = workflow.resource_settings.nodes is not None
+    if name in engine.NAMES and (submitted or not workflow.is_main_process):
+        return name, "as named, not tried on this machine"
+    try:
+        return engine.choose(name)
+    except engine.BackendError as error:
+        raise WorkflowError(str(error))
+
+
+BACKEND, WHY_NOT_FASTER = choose_engine()
 GPU = BACKEND.startswith("cupy")
 SCALE = config["scale"] if config["scale"] != "auto" else ("paper" if GPU else "quick")
 RESULTS = f"results/{SCALE}"
@@ -66,6 +86,12 @@ def check_config():
 
 def announce():
     """What this call will do, in a few lines."""
+    if config["backend"] == "auto" and not workflow.local_exec:
+        # file names and parameters depend on it: every machine must find the same
+        raise WorkflowError(
+            "the jobs run on other machines: name their engine, --config backend=cupy (a GPU) or "
+            "backend=numba (none)"
+        )
     why = f" ({WHY_NOT_FASTER})" if WHY_NOT_FASTER else ""
     print(
         f"scale {SCALE}, on the {'GPU' if GPU else 'CPU'}, engine {BACKEND}{why}", file=sys.stderr
@@ -94,7 +120,9 @@ def clear_stale_locks():
     return handle
 
 
-RUNNING = clear_stale_locks()  # held until this process ends
+# Held until this process ends. Those of the jobs must not ask: on another machine they may not see
+# that this one holds it.
+RUNNING = clear_stale_locks() if workflow.is_main_process else None
 
 # --------------------------------------------------------------------------------- failures
 

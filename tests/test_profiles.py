@@ -1,0 +1,87 @@
+"""The profiles name what exists, agree on what they share, and the one for Slurm plans jobs."""
+
+import re
+from importlib.util import find_spec
+
+import pytest
+import yaml
+from snakemake.cli import get_argument_parser
+from test_workflow import copy_project, jobs, run
+
+from sdcpd import ROOT, engine
+
+PROFILES = {path.parent.name: path for path in (ROOT / "workflow/profiles").glob("*/config.yaml")}
+SETTINGS = {name: yaml.safe_load(path.read_text()) for name, path in PROFILES.items()}
+SLURM = SETTINGS["slurm"]
+# of snakemake and of its executor for Slurm
+RESOURCES = {"mem_mb", "runtime", "slurm_extra"}
+needs_slurm = pytest.mark.skipif(
+    not find_spec("snakemake_executor_plugin_slurm"), reason="needs uv run --extra slurm"
+)
+
+
+def rules():
+    """name -> text of every rule."""
+    text = "\n".join(path.read_text() for path in sorted((ROOT / "workflow/rules").glob("*.smk")))
+    text += (ROOT / "Snakefile").read_text()
+    return dict(re.findall(r"^rule (\w+):\n((?:[ \t].*\n|\n)*)", text, re.M))
+
+
+def test_profiles_are_options_of_snakemake():
+    known = {o for action in get_argument_parser()._actions for o in action.option_strings}
+    for name, settings in SETTINGS.items():
+        unknown = {f"--{key}" for key in settings} - known
+        assert {option for option in unknown if not option.startswith("--slurm-")} == set(), name
+
+
+def test_profiles_agree_on_what_they_share():
+    """For whoever has the other one with --workflow-profile, without the default one."""
+    default = SETTINGS["default"]
+    assert {key: SLURM.get(key) for key in default if key != "resources"} == {
+        key: value for key, value in default.items() if key != "resources"
+    }
+    assert default["resources"] == ["gpu=1"]
+    assert SLURM["set-resource-scopes"] == ["gpu=local"]  # else 1 would be the limit there, too
+
+
+def test_slurm_profile_names_rules_and_resources_that_exist():
+    assert set(SLURM["set-resources"]) <= set(rules())
+    assert all(set(values) <= RESOURCES for values in SLURM["set-resources"].values())
+    assert {each.split("=")[0] for each in SLURM["default-resources"]} <= RESOURCES
+
+
+def test_every_rule_that_uses_a_gpu_has_its_own_resources_on_slurm():
+    on_gpu = {name for name, text in rules().items() if "gpu=int(GPU)" in text}
+    assert "train" in on_gpu and on_gpu <= set(SLURM["set-resources"])
+
+
+def test_slurm_profile_names_an_engine():
+    (path,) = SLURM["configfile"]
+    (backend,) = yaml.safe_load((ROOT / path).read_text()).values()
+    assert backend in engine.NAMES
+
+
+@needs_slurm
+@pytest.mark.parametrize("option", ["--profile", "--workflow-profile"])
+def test_slurm_profile_plans_jobs_on_a_gpu_that_is_not_here(tmp_path, option):
+    fresh = copy_project(tmp_path / "project")
+    arguments = [option, "workflow/profiles/slurm", "-n", "figures/fig2_mnist.pdf"]
+    status, printed = run(fresh, *arguments, config=["scale=paper"])
+    assert status == 0, printed[-3000:]
+    assert jobs(printed) == {"download": 1, "train": 5, "curves": 1}
+
+
+@needs_slurm
+def test_engine_of_other_machines_must_be_named(tmp_path):
+    fresh = copy_project(tmp_path / "project")
+    arguments = ["--profile", "workflow/profiles/slurm", "figures/fig1_bars_and_stripes.pdf"]
+    status, printed = run(fresh, *arguments, config=["backend=auto"])
+    words = "the jobs run on other machines: name their engine"
+    assert status != 0 and len([ln for ln in printed.splitlines() if words in ln]) == 1, printed
+
+
+def test_engine_of_this_machine_is_tried_here():
+    if engine.gpu_problem() is None:
+        pytest.skip("there is a GPU here")
+    status, printed = run(ROOT, "-n", config=["backend=cupy"])
+    assert status != 0 and "backend cupy asked for, but" in printed
