@@ -11,6 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
+import devices
 import papermill
 from failures import fail
 from pages import notebook_page
@@ -42,6 +43,7 @@ def echo_progress(done):
             )
 
 
+devices.take(snakemake.resources.get("gpu", 0))
 known = papermill.inspect_notebook(snakemake.input.notebook)
 unknown = sorted(set(parameters) - set(known))
 if unknown:
