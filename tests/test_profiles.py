@@ -24,7 +24,9 @@ def rules():
     """name -> text of every rule."""
     text = "\n".join(path.read_text() for path in sorted((ROOT / "workflow/rules").glob("*.smk")))
     text += (ROOT / "Snakefile").read_text()
-    return dict(re.findall(r"^rule (\w+):\n((?:[ \t].*\n|\n)*)", text, re.M))
+    return dict(
+        re.findall(r"^(?:rule|use rule train as) (\w+)(?: with)?:\n((?:[ \t].*\n|\n)*)", text, re.M)
+    )
 
 
 def test_profiles_are_options_of_snakemake():
@@ -51,8 +53,8 @@ def test_slurm_profile_names_rules_and_resources_that_exist():
 
 
 def test_every_rule_that_uses_a_gpu_has_its_own_resources_on_slurm():
-    on_gpu = {name for name, text in rules().items() if "gpu=int(GPU)" in text}
-    assert "train" in on_gpu and on_gpu <= set(SLURM["set-resources"])
+    on_gpu = {name for name, text in rules().items() if "gpu=" in text}
+    assert {"train", "train_part"} <= on_gpu and on_gpu <= set(SLURM["set-resources"])
 
 
 def test_slurm_profile_names_an_engine():

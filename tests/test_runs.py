@@ -637,6 +637,95 @@ def test_interrupted_between_groups(room_for_two, tmp_path, monkeypatch):
     assert {p.name for p in folder.iterdir()} == {*runs.FILES, snapshots.NAME}
 
 
+@pytest.mark.parametrize("algorithm", ["pcd", "sdcp_d"])
+@pytest.mark.parametrize("sizes", [(1, 3, 1), (4, 1)], ids=str)
+def test_trials_apart_are_those_at_once(algorithm, sizes, tmp_path):
+    """The files, too, but for the times; whatever the order of the parts."""
+    given = settings(algorithm, trials=5, ais=AIS)
+    whole = runs.execute(given, tmp_path / "whole", "numpy")
+    ends = np.cumsum(sizes)
+    folders = [tmp_path / f"part {end}" for end in ends]
+    parts = [
+        runs.execute(given, folder, "numpy", trials=range(end - size, end))
+        for folder, size, end in zip(folders, sizes, ends, strict=True)
+    ]
+    assert [len(part.trials) for part in parts] == [*sizes]
+    for part in parts:
+        assert set(part.curve["trial"]) == {*part.trials}
+    merged = runs.merge(folders[::-1], tmp_path / "merged")
+    np.testing.assert_array_equal(merged.theta.W, whole.theta.W)
+    for name in ("curve.csv", "models.npz", "run.json"):
+        assert (tmp_path / "merged" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert merged.wall["replicas_in_that_time"] == 5
+    assert merged.wall["training_seconds"] == pytest.approx(
+        sum(part.wall["training_seconds"] for part in parts)
+    )
+    assert {*merged.wall} == {*whole.wall}
+    ours, theirs = (snapshots.load(tmp_path / name) for name in ("merged", "whole"))
+    for name in ("update", "epoch", "filters", "reconstructions", "images"):
+        np.testing.assert_array_equal(ours[name], theirs[name])
+
+
+@pytest.mark.parametrize("diverged", [0, 1])
+def test_trials_apart_where_all_of_a_part_diverge(diverged, tmp_path, monkeypatch):
+    """Columns that only the others have stand where they would stand."""
+    original = runs.initialize
+
+    def broken(*arguments):
+        theta = original(*arguments)
+        numbers = range(2) if len(theta.W) == 2 else [which]
+        for row, number in enumerate(numbers):
+            if number == diverged:
+                theta.W[row] = np.nan
+        return theta
+
+    monkeypatch.setattr(runs, "initialize", broken)
+    given, which = settings(ais=AIS), 0
+    runs.execute(given, tmp_path / "whole", "numpy")
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for which, folder in enumerate(folders):
+        runs.execute(given, folder, "numpy", trials=range(which, which + 1))
+    runs.merge(folders, tmp_path / "merged")
+    for name in ("curve.csv", "models.npz"):
+        assert (tmp_path / "merged" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ([{"trials": [0]}, {"trials": [0, 1]}], r"the trials \[0, 0, 1\]"),
+        ([{"trials": [1]}], r"the trials \[1\]"),
+        ([{"trials": [0]}, {"trials": [1], "seed": 2}], "differ in settings"),
+        ([{"trials": [0]}, {"trials": [1], "engine": "numba"}], "differ in .* engine"),
+    ],
+)
+def test_what_is_no_whole_is_not_put_together(parts, words, tmp_path):
+    for number, part in enumerate(parts):
+        some = range(part["trials"][0], part["trials"][-1] + 1)
+        given = settings(seed=part.get("seed", 1))
+        runs.execute(given, tmp_path / str(number), part.get("engine", "numpy"), trials=some)
+    folders = [tmp_path / str(number) for number in range(len(parts))]
+    with pytest.raises(runs.RunError, match=words) as error:
+        runs.merge(folders, tmp_path / "merged")
+    assert "\n" not in str(error.value) and not (tmp_path / "merged").exists()
+
+
+def test_devices_of_all_parts_are_named(tmp_path):
+    given, folders = settings(), [tmp_path / "0", tmp_path / "1"]
+    for trial, folder in enumerate(folders):
+        runs.execute(given, folder, "numpy", trials=range(trial, trial + 1))
+        about = json.loads((folder / "run.json").read_text())
+        about["provenance"] |= {"device": f"CPU {trial}"}
+        (folder / "run.json").write_text(json.dumps(about))
+    assert runs.merge(folders, tmp_path / "merged").provenance["device"] == "CPU 0 + CPU 1"
+
+
+@pytest.mark.parametrize("trials", [range(0), range(1, 3), range(2, 4), range(-1, 1)])
+def test_trials_that_a_run_has_not(trials):
+    with pytest.raises(runs.RunError, match="are not among the 2 of the run"):
+        runs.execute(settings(), None, "numpy", trials=trials)
+
+
 def test_no_room_for_one(monkeypatch):
     monkeypatch.setattr(Engine, "capacity", lambda self, *size: 0)
     with pytest.raises(runs.RunError, match="not enough memory for 1 trials") as error:

@@ -91,8 +91,9 @@ def describe(xp):
         from threadpoolctl import threadpool_info
 
         blas = [i for i in threadpool_info() if i.get("user_api") == "blas"]
+        names = sorted(f"{i['internal_api']} {i['version']}" for i in blas)  # in any order there
         about["device"] = f"CPU {_cpu_name()}"
-        about["blas"] = ", ".join(f"{i['internal_api']} {i['version']}" for i in blas)
+        about["blas"] = ", ".join(names)
         about["threads"] = blas_threads()
     else:
         properties = xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)

@@ -21,6 +21,7 @@ import gzip
 import hashlib
 import io
 import json
+import shutil
 import subprocess
 import time
 import zlib
@@ -40,6 +41,7 @@ from .algorithms import STEPS, Hyperparameters
 from .data import whole_file
 from .likelihood import Evaluator
 from .rbm import Parameters, initialize
+from .snapshots import NAME as SNAPSHOTS
 from .snapshots import Snapshots
 from .training import train, updates_per_epoch
 
@@ -85,6 +87,10 @@ _NEEDED = {
 }
 
 
+# Of the wall times of a run that has several parts.
+_SUMS = ("training_seconds", "evaluation_seconds", "replicas_in_that_time", "resumed_at_update")
+
+
 class RunError(RuntimeError):
     """A run cannot be made or read; the message says why and what to do."""
 
@@ -115,8 +121,8 @@ class Run(NamedTuple):
         return self.theta.select(slice(row, row + 1)), trial
 
 
-def execute(settings, folder=None, backend_name="auto", data_folder=ROOT / "data"):
-    """Train and evaluate all trials of a run, and write its run file.
+def execute(settings, folder=None, backend_name="auto", data_folder=ROOT / "data", trials=None):
+    """Train and evaluate the trials of a run, and write its run file.
 
     Parameters
     ----------
@@ -128,6 +134,8 @@ def execute(settings, folder=None, backend_name="auto", data_folder=ROOT / "data
     backend_name : str
         Name of an engine, see ``engine.choose``.
     data_folder : path
+    trials : range, optional
+        Their numbers. Default: all. Fewer give a part of the run, see ``merge``.
 
     Returns
     -------
@@ -138,11 +146,16 @@ def execute(settings, folder=None, backend_name="auto", data_folder=ROOT / "data
     RunError, data.DataError, backend.BackendError
         One line that says what is wrong and what to do.
     """
-    return execute_together([settings], [folder], backend_name, data_folder)[0]
+    return execute_together([settings], [folder], backend_name, data_folder, trials=trials)[0]
 
 
 def execute_together(
-    all_settings, folders, backend_name="auto", data_folder=ROOT / "data", checkpoints_in=None
+    all_settings,
+    folders,
+    backend_name="auto",
+    data_folder=ROOT / "data",
+    checkpoints_in=None,
+    trials=None,
 ):
     """Several runs side by side, as ``execute`` would make them one after the other.
 
@@ -155,6 +168,8 @@ def execute_together(
         Settings and folder of each run, as in ``execute``.
     checkpoints_in : path, optional
         Default: the first folder.
+    trials : range, optional
+        As in ``execute``, of every run.
 
     Returns
     -------
@@ -173,11 +188,12 @@ def execute_together(
     chosen = engine.select(backend_name)
     started = datetime.now(UTC)
     dataset = data.load(s["dataset"], data_folder)
-    replicas = [(t, trial) for t in all_settings for trial in range(t["trials"])]
+    numbers = [_trials_of(t, trials) for t in all_settings]
+    replicas = [(t, n) for t, of in zip(all_settings, numbers, strict=True) for n in of]
     places = [  # of the snapshots
         folder if trial == 0 else None
-        for t, folder in zip(all_settings, folders, strict=True)
-        for trial in range(t["trials"])
+        for folder, of in zip(folders, numbers, strict=True)
+        for trial in of
     ]
     size = _side_by_side(chosen, s, dataset, len(replicas))
     groups = [replicas[first : first + size] for first in range(0, len(replicas), size)]
@@ -215,12 +231,12 @@ def execute_together(
     if dataset.sha256:  # an own file: it may change, and need not be there when the run is read
         about |= {"data_sha256": dataset.sha256, "image_shape": list(dataset.image_shape)}
     finished, first = [], 0
-    for settings, folder in zip(all_settings, folders, strict=True):
-        rows = slice(first, first + settings["trials"])
+    for settings, folder, of in zip(all_settings, folders, numbers, strict=True):
+        rows = slice(first, first + len(of))
         own = curve[curve["replica"].between(rows.start, rows.stop - 1)].reset_index(drop=True)
-        own = own.assign(replica=own["replica"] - first).rename(columns={"replica": "trial"})
-        numbers = tuple(range(settings["trials"]))
-        run = Run(settings, about, own, theta.select(rows), wall, numbers)
+        own = own.assign(replica=own["replica"] - first + of.start)
+        own = own.rename(columns={"replica": "trial"})
+        run = Run(settings, about, own, theta.select(rows), wall, tuple(of))
         if folder:
             save(run, folder)
         finished.append(run)
@@ -229,6 +245,59 @@ def execute_together(
         for checkpoint in Path(checkpoints_in).glob("checkpoint-*.npz"):
             checkpoint.unlink()
     return finished
+
+
+def merge(folders, folder):
+    """Put a run together whose trials were trained apart, and write its run file.
+
+    Its curve and models are what ``execute`` would have made at once, on a CPU to the bit; its
+    times are sums.
+
+    Parameters
+    ----------
+    folders : sequence of path
+        Of the parts: runs of the same settings, code and engine, each with some of the trials, and
+        together with each of them once.
+    folder : path
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    RunError
+    """
+    parts = sorted(map(load, folders), key=lambda part: part.trials)
+    settings, abouts = parts[0].settings, [part.provenance for part in parts]
+    trials = tuple(trial for part in parts for trial in part.trials)
+    if any(part.settings != settings for part in parts) or any(
+        about[name] != abouts[0][name] for about in abouts for name in ("source", "engine")
+    ):
+        raise RunError(f"{folder}: its parts differ in settings, code or engine: train them again")
+    if trials != tuple(range(settings["trials"])):
+        raise RunError(f"{folder}: its parts have the trials {[*trials]}: train all, each once")
+    about = {  # devices and versions of other machines, where they differ
+        name: _joined([about.get(name) for about in abouts]) for name in abouts[0]
+    }
+    walls = [part.wall for part in parts]
+    wall = {name: sum(wall[name] for wall in walls) for name in _SUMS}
+    started, finished = min(w["started"] for w in walls), max(w["finished"] for w in walls)
+    curve = pd.concat(part.curve for part in parts).sort_values(["update", "trial"])
+    theta = Parameters(*map(np.concatenate, zip(*(part.theta for part in parts), strict=True)))
+    wall = {"started": started, "finished": finished} | wall
+    run = Run(settings, about, curve.reset_index(drop=True), theta, wall, trials)
+    save(run, folder)
+    for part in folders:  # that with the first trial has them
+        if (Path(part) / SNAPSHOTS).exists():
+            shutil.copyfile(Path(part) / SNAPSHOTS, Path(folder) / SNAPSHOTS)
+    return run
+
+
+def _joined(values):
+    """The value that all have; else those that there are, in words."""
+    different = list(dict.fromkeys(values))
+    return different[0] if len(different) == 1 else " + ".join(map(str, different))
 
 
 def execute_sweeps(all_settings, folders, backend_name="auto", data_folder=ROOT / "data"):
@@ -333,6 +402,24 @@ def _train(replicas, places, dataset, points, chosen, checkpoint, progress, grou
         chosen,
         keys("pixels", named) if fresh else None,
     )
+
+
+def _trials_of(settings, trials):
+    """The numbers of the trials to train."""
+    every = range(settings["trials"])
+    trials = every if trials is None else trials
+    if not trials or trials[0] not in every or trials[-1] not in every:
+        raise RunError(f"trials {[*trials]} are not among the {len(every)} of the run")
+    return trials
+
+
+def _trials_of(settings, trials):
+    """The numbers of the trials to train."""
+    every = range(settings["trials"])
+    trials = every if trials is None else trials
+    if not trials or trials[0] not in every or trials[-1] not in every:
+        raise RunError(f"trials {[*trials]} are not among the {len(every)} of the run")
+    return trials
 
 
 def _steps_of_an_update(settings):

@@ -6,6 +6,7 @@
 USES_ARCHIVE = config["runs"] == "archive" or (config["runs"] == "auto" and not GPU)
 RUN = f"{RESULTS}/runs/{{experiment}}/{{group}}/{{algorithm}}-{{n_hidden}}h"
 SWEEP = f"{RESULTS}/sweeps/{{experiment}}/{{kind}}/{{algorithm}}-{{n_hidden}}h"
+PART = f"{RESULTS}/parts/{{experiment}}/{{group}}/{{algorithm}}-{{n_hidden}}h/{{first}}-{{last}}"
 TRAIN = "train-{experiment}-{group}-{algorithm}-{n_hidden}h"
 SWEPT = "sweep-{experiment}-{kind}-{algorithm}-{n_hidden}h"
 
@@ -280,11 +281,31 @@ def table(name, category, caption):
 # ---------------------------------------------------------------- parameters of the notebooks
 
 
+def train_settings(wildcards):
+    names = wildcards.experiment, wildcards.group, wildcards.algorithm, wildcards.n_hidden
+    return settings_of(experiments.run_settings, *names)
+
+
+def part_folders(wildcards):
+    """Where the trials of a run are trained apart; nowhere, if they fit into one job."""
+    n_trials = train_settings(wildcards)["trials"]
+    size = config["trials_per_job"] or n_trials
+    bounds = [(first, min(first + size, n_trials) - 1) for first in range(0, n_trials, size)]
+    parts = [PART.format(**wildcards, first=first, last=last) for first, last in bounds]
+    return parts if len(parts) > 1 else []
+
+
 def train_parameters(wildcards):
     """The parameters of notebooks/train.ipynb; exactly what decides the run."""
-    names = wildcards.experiment, wildcards.group, wildcards.algorithm, wildcards.n_hidden
-    settings = settings_of(experiments.run_settings, *names)
-    return settings | {"backend": BACKEND, "output": RUN.format(**wildcards)}
+    own = {"backend": BACKEND, "output": RUN.format(**wildcards), "parts": part_folders(wildcards)}
+    return train_settings(wildcards) | own
+
+
+def part_parameters(wildcards):
+    """The same for some of the trials."""
+    only = [int(wildcards.first), int(wildcards.last)]
+    own = {"backend": BACKEND, "output": PART.format(**wildcards), "only_trials": only}
+    return train_settings(wildcards) | own
 
 
 def sweep_parameters(wildcards):

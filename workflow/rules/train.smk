@@ -1,9 +1,11 @@
-# One run: all trials of an experiment × algorithm × number of hidden units × hyperparameters.
+# One run: all trials of an experiment × algorithm × number of hidden units × hyperparameters; in one
+# job, or, with trials_per_job, in several, whose results are then put together.
 
 
 rule train:
     input:
         lambda wildcards: data_files(wildcards.experiment),
+        lambda wildcards: files(part_folders(wildcards), runs.FILES),
         sources("experiments.py", *runs.SOURCES),
         notebook="notebooks/train.ipynb",
     output:
@@ -34,10 +36,39 @@ rule train:
     threads: 1  # trials side by side use two cores better than one trial on two threads
     resources:
         mem_mb=3000,
-        gpu=int(GPU),
+        gpu=lambda wildcards: int(GPU and not part_folders(wildcards)),
     params:
         parameters=train_parameters,
     message:
         "Train {wildcards.algorithm} on {wildcards.experiment}, {wildcards.n_hidden} hidden units"
     script:
         "../scripts/execute_notebook.py"
+
+
+use rule train as train_part with:
+    input:
+        lambda wildcards: data_files(wildcards.experiment),
+        sources("experiments.py", *runs.SOURCES),
+        notebook="notebooks/train.ipynb",
+    output:
+        [f"{PART}/{part}" for part in runs.FILES],
+        notebook=f"{RESULTS}/notebooks/parts/{TRAIN}-{{first}}-{{last}}.ipynb",
+        html=f"{RESULTS}/notebooks/parts/{TRAIN}-{{first}}-{{last}}.html",
+    log:
+        f"logs/{SCALE}/{TRAIN}-{{first}}-{{last}}.log",
+    benchmark:
+        f"logs/benchmarks/{SCALE}/{TRAIN}-{{first}}-{{last}}.tsv"
+    wildcard_constraints:
+        experiment="[a-z0-9_]+",
+        algorithm="[a-z_]+",
+        n_hidden=r"\d+",
+        group="[a-z0-9_.]+",
+        first=r"\d+",
+        last=r"\d+",
+    resources:
+        mem_mb=3000,
+        gpu=int(GPU),
+    params:
+        parameters=part_parameters,
+    message:
+        "Train trials {wildcards.first} to {wildcards.last} of {wildcards.algorithm} on {wildcards.experiment}, {wildcards.n_hidden} hidden units"

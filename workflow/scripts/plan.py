@@ -79,8 +79,14 @@ def job_of(rule, wildcards):
     if rule == "download":
         size = to_download(f"{wildcards['folder']}/{wildcards['file']}")
         return costs.Job(2 + size / 2e6, 0.1e9, size, size)  # 2 MB a second
-    if rule == "train":
-        plain = costs.job(experiments.run_settings(config, groups, *which), rates)
+    if rule in ("train", "train_part"):
+        settings = experiments.run_settings(config, groups, *which)
+        together = config["trials_per_job"] or settings["trials"]
+        if rule == "train_part":
+            settings["trials"] = int(wildcards["last"]) - int(wildcards["first"]) + 1
+        elif together < settings["trials"]:  # only puts the parts together
+            settings = None
+        plain = costs.job(settings, rates) if settings else plain
     elif rule == "sweep":
         plain = costs.job(experiments.sweep_settings(config, groups, *which), rates)
     elif rule == "replay":
