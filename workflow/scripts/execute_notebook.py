@@ -8,6 +8,7 @@ in it, and is moved to its place when it has succeeded.
 import logging
 import os
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import devices
 import papermill
 from failures import fail
 from pages import notebook_page
+from traitlets.config import Config
 
 ROOT = Path.cwd()
 log = Path(snakemake.log[0])
@@ -24,8 +26,10 @@ working = log.with_suffix(".ipynb")
 parameters = dict(snakemake.params.parameters)
 os.environ["PYTHONPATH"] = str(ROOT / "src")
 os.environ["SDCPD_PROGRESS_LOG"] = str(ROOT / log)
-# Figures come out byte-identical, and the kernel needs no settings of the user.
+# Figures come out byte-identical, and the kernel needs nothing from the user's home folder, which
+# may hold other settings, or not be writable.
 os.environ |= {"SOURCE_DATE_EPOCH": "0", "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+os.environ["MPLCONFIGDIR"] = str(ROOT / ".snakemake/matplotlib")
 os.environ |= {"JUPYTER_PLATFORM_DIRS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 
 
@@ -54,16 +58,23 @@ logging.getLogger("papermill").setLevel(logging.INFO)
 done = threading.Event()
 threading.Thread(target=echo_progress, args=[done], daemon=True).start()
 try:
-    papermill.execute_notebook(
-        snakemake.input.notebook,
-        working,
-        parameters=parameters,
-        kernel_name="python3",
-        cwd=ROOT,
-        progress_bar=False,
-        log_output=True,
-        extra_arguments=["--log-level=CRITICAL"],  # of the kernel; errors of cells are seen anyway
-    )
+    # The kernel is talked to through files: of TCP ports, kernels that start at once may take the
+    # same. The system allows their names 100 characters or so.
+    short = tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"
+    with tempfile.TemporaryDirectory(prefix="sdcpd-", dir=short) as folder:
+        files = {"transport": "ipc", "connection_file": f"{folder}/kernel.json"}
+        os.environ["IPYTHONDIR"] = folder
+        papermill.execute_notebook(
+            snakemake.input.notebook,
+            working,
+            parameters=parameters,
+            kernel_name="python3",
+            cwd=ROOT,
+            progress_bar=False,
+            log_output=True,
+            config=Config(KernelManager=files),
+            extra_arguments=["--log-level=CRITICAL"],  # errors of cells are seen anyway
+        )
 except papermill.PapermillExecutionError as error:
     fail(name, f"{name}: {error.ename}: {error.evalue} (the failing cell: {working})")
 finally:
