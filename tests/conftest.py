@@ -15,6 +15,13 @@ from sdcpd.runs import Run
 
 threadpool_limits(1)  # the tests themselves run side by side
 
+# Minutes each; begun first, so that at the end no process is left alone with one of them.
+LONG = ("test_workflow", "test_faults", "test_plan", "test_notebooks", "test_contributing")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: (*LONG, item.path.stem).index(item.path.stem))
+
 
 def random_models(n_visible, n_hidden, seed, scale=1.0, replicas=1, dtype=np.float64):
     """Models with all parameters ~ N(0, scale²)."""

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from test_workflow import copy_project, environment, jobs, run
+from project import copy_project, environment, jobs, run
 
 from sdcpd import ROOT, runs
 

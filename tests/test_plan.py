@@ -6,7 +6,7 @@ import time
 
 import pytest
 import yaml
-from test_workflow import copy_project, jobs, run
+from project import copy_project, jobs, run
 
 from sdcpd import engine
 

@@ -5,8 +5,8 @@ from importlib.util import find_spec
 
 import pytest
 import yaml
+from project import copy_project, jobs, run
 from snakemake.cli import get_argument_parser
-from test_workflow import copy_project, jobs, run
 
 from sdcpd import ROOT, engine
 

@@ -1,14 +1,10 @@
 """The workflow as a user runs it, at smoke scale, in copies of the project."""
 
-import contextlib
-import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import nbformat
@@ -16,9 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from project import copy_project, environment, have_data, jobs, run
 from test_site import BROWSER, check_in_browser, check_page
 
-from sdcpd import ROOT, data, runs
+from sdcpd import ROOT, runs
 
 NO_DATA = ("fig1_bars_and_stripes.pdf", "figS_bars_and_stripes_samples.pdf", "validation.md")
 NO_DATA += ("figS_tuning_bars_and_stripes_4h.pdf", "figS_sensitivity_bars_and_stripes.pdf")
@@ -29,54 +26,6 @@ MADE = {
     "table": ("csv", "md", "tex"),
     "grid": ("pdf", "png", "svg", "csv", "md", "tex"),
 }
-CD = "results/smoke/runs/bars_and_stripes/as_published/cd-4h"
-
-
-def copy_project(folder):
-    ignored = (".git", ".venv", ".snakemake", "data", "results", "logs", "*.pdf", "__pycache__")
-    shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns(*ignored))
-    return folder
-
-
-def command(*arguments, config=()):
-    program = [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor"]
-    return [*program, *arguments, "--config", "scale=smoke", *config]
-
-
-def environment(project, **changes):
-    # The copy's own package, not the one that is installed from the checkout.
-    return os.environ | {"PYTHONPATH": str(project / "src")} | changes
-
-
-def run(project, *arguments, config=(), **changes):
-    """Run snakemake in the copy; its exit status and all that it printed."""
-    done = subprocess.run(
-        command(*arguments, config=config),
-        cwd=project,
-        env=environment(project, **changes),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=900,
-    )
-    return done.returncode, done.stdout
-
-
-def jobs(printed):
-    """Number of jobs of each rule in a dry run."""
-    table = re.search(r"Job stats:\njob +count\n[- ]+\n(.*?)\n\n", printed, re.S)
-    rows = (line.split() for line in table[1].splitlines()) if table else ()
-    return {name: int(count) for name, count in rows if name not in ("total", "all")}
-
-
-def have_data():
-    """Whether the real data files are at hand, in the mirror or already downloaded."""
-    mirror = os.environ.get("SDCPD_DATA_MIRROR")
-    names = ("mnist", "caltech101_silhouettes", "kannada_mnist")
-    files = [file for name in names for file in data.files_of(name)]
-    return any(
-        all((Path(f) / file).exists() for file in files) for f in (mirror, ROOT / "data") if f
-    )
 
 
 @pytest.fixture(scope="module")
@@ -195,26 +144,6 @@ def test_large_datasets_come_from_the_archive_where_there_is_no_gpu(tmp_path):
     (fresh / "workflow/archive/log_z/mnist-as_published-500h/measurements.csv").unlink()
     status, printed = run(fresh, "-n", "figures/log_z_mnist.md", config=["scale=quick"])
     assert status == 0 and jobs(printed) == {"download": 1, "train": 1, "log_z": 1}, printed
-
-
-def test_tampered_archive_is_refused_in_one_line(tmp_path):
-    fresh = copy_project(tmp_path / "project")
-    curve = fresh / "workflow/archive/runs/mnist/as_published/cg-500h/curve.csv"
-    curve.write_text(curve.read_text().replace("-1", "-2", 1))
-    status, printed = run(fresh, "figures/fig2_mnist.pdf", config=["scale=quick"])
-    failed = [line for line in printed.splitlines() if line.startswith("  failed: ")]
-    assert status != 0 and len(failed) == 1
-    assert "cg-500h/curve.csv is not the file that was archived" in failed[0]
-
-
-def test_replay_without_data_says_so_and_does_not_fail(tmp_path):
-    fresh = copy_project(tmp_path / "project")
-    path = fresh / "workflow/config/datasets.yaml"
-    path.write_text(re.sub(r"https://\S+", "https://127.0.0.1:9/nothing", path.read_text()))
-    target = "figures/replay_mnist.md"
-    status, printed = run(fresh, target, config=["scale=quick"], SDCPD_DATA_MIRROR="")
-    assert status == 0, printed[-3000:]
-    assert "not compared" in (fresh / target).read_text()
 
 
 def test_study_fills_the_archive_that_the_workflow_reads(tmp_path):
@@ -340,19 +269,6 @@ def test_configuration_files_agree_with_the_schema():
         assert status == 0, printed
 
 
-def test_missing_data_does_not_stop_the_rest(tmp_path):
-    fresh = copy_project(tmp_path / "project")
-    path = fresh / "workflow/config/datasets.yaml"
-    path.write_text(re.sub(r"https://\S+", "https://127.0.0.1:9/nothing", path.read_text()))
-    targets = (f"{CD}/run.json", "figures/fig2_mnist.pdf")
-    status, printed = run(fresh, *targets, SDCPD_DATA_MIRROR="")
-    assert status != 0
-    assert (fresh / CD / "run.json").exists()
-    failed = [line for line in printed.splitlines() if line.startswith("  failed: ")]
-    assert len(failed) == 1 and "no connection" in failed[0] and "SDCPD_DATA_MIRROR" in failed[0]
-    assert re.search(r"not made: .*fig2_mnist", printed)
-
-
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
@@ -380,68 +296,6 @@ def test_broken_notebook_fails_and_can_be_read(project, before, after, words):
         kept = nbformat.read(project / "logs/smoke/fig1_bars_and_stripes.ipynb", as_version=4)
         outputs = [o for cell in kept.cells for o in cell.get("outputs", [])]
         assert [o.evalue for o in outputs if o.output_type == "error"] == ["broken on purpose"]
-
-
-def test_notebooks_run_by_hand_with_their_own_parameters(tmp_path):
-    fresh = copy_project(tmp_path / "project")
-    folder = fresh / "notebooks"
-    names = ("train", "curves", "samples", "timing", "validation", "sweep", "tune", "sensitivity")
-    for name in (*names, "log_z", "claims"):
-        papermill = [sys.executable, "-m", "papermill", "-k", "python3", "--no-progress-bar"]
-        subprocess.run(
-            [*papermill, f"{name}.ipynb", tmp_path / f"{name}.ipynb"],
-            cwd=folder,
-            env=environment(fresh),
-            check=True,
-            capture_output=True,
-            timeout=300,
-        )
-    assert (fresh / "results/by_hand/train/run.json").exists()
-
-
-def processes_in(folder):
-    """Processes whose working directory is in ``folder``."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if (entry / "cwd").resolve().is_relative_to(folder):
-                found.append(int(entry.name))
-    return found
-
-
-@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for left-over processes in /proc")
-def test_killed_training_goes_on_with_the_same_result(tmp_path):
-    fresh = copy_project(tmp_path / "project")
-    path = fresh / "workflow/config/smoke.yaml"
-    path.write_text(path.read_text().replace("epochs: 40\n", "epochs: 8000\n"))
-    first = subprocess.Popen(
-        command(f"{CD}/run.json"),
-        cwd=fresh,
-        env=environment(fresh),
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    checkpoint = fresh / CD / "checkpoint-0.npz"
-    deadline = time.monotonic() + 120
-    while not checkpoint.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.5)
-    os.killpg(first.pid, signal.SIGKILL)
-    first.wait()
-    assert checkpoint.exists() and not (fresh / CD / "run.json").exists()
-    while processes_in(fresh) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert not processes_in(fresh)
-
-    status, printed = run(fresh, f"{CD}/run.json")
-    assert status == 0, printed[-3000:]
-    resumed = runs.load(fresh / CD)
-    assert 0 < resumed.wall["resumed_at_update"] < 8000
-    undisturbed = tmp_path / "undisturbed"
-    runs.execute(json.loads((fresh / CD / "run.json").read_text())["settings"], undisturbed, "auto")
-    for part in ("curve.csv", "models.npz"):
-        assert (fresh / CD / part).read_bytes() == (undisturbed / part).read_bytes(), part
 
 
 def test_readme_performance_is_that_of_the_records():

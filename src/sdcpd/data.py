@@ -25,6 +25,7 @@ and checksums: ``workflow/config/datasets.yaml``.
 """
 
 import errno
+import glob
 import gzip
 import hashlib
 import io
@@ -469,3 +470,17 @@ def whole_file(path, mode="w"):
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+    for other in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
+        pid = other.suffixes[-2].removeprefix(".")
+        if pid.isdigit() and not _lives(int(pid)):  # killed while it wrote
+            other.unlink(missing_ok=True)
+
+
+def _lives(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True

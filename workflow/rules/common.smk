@@ -1,5 +1,7 @@
 # The configuration and its checks; what is said at the start and after a failure.
 import fcntl
+import os
+import shutil
 import sys
 import time
 from math import prod
@@ -104,25 +106,57 @@ def announce():
         )
 
 
+NEEDED = 50e6  # bytes of disk: everything without a GPU is made with that
+
+
+def check_folders():
+    """Refuse, before any work is done, a disk that is full and a folder that cannot be written to."""
+    for name in (".snakemake", "logs", "data", "results", "figures"):
+        path = Path(name).resolve()
+        while not path.exists():
+            path = path.parent
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise WorkflowError(
+                f"{path} cannot be written to: make it writable, or copy the project to a folder "
+                "of your own"
+            )
+        free = shutil.disk_usage(path).free
+        if free < NEEDED:
+            raise WorkflowError(
+                f"the disk is full: {free / 1e6:.0f} MB are left in {path}, at least "
+                f"{NEEDED / 1e6:.0f} MB are needed; make room and run the same command again"
+            )
+
+
 def clear_stale_locks():
     """Remove the locks that a killed snakemake left behind, unless another one is running.
 
     A running one holds a file lock, which the system takes away when the process dies, however.
     """
     Path(".snakemake").mkdir(exist_ok=True)
-    handle = open(".snakemake/running", "w")
+    handle = open(".snakemake/running", "a+")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
+        handle.seek(0)
+        print(
+            f"note: another snakemake is at work in this folder (process {handle.read()}): wait for "
+            "it, or stop it",
+            file=sys.stderr,
+        )
         return None
+    handle.truncate(0)
+    handle.write(str(os.getpid()))
+    handle.flush()
     for lock in Path(".snakemake/locks").glob("*"):
         lock.unlink()
     return handle
 
 
-# Held until this process ends. Those of the jobs must not ask: on another machine they may not see
-# that this one holds it.
-RUNNING = clear_stale_locks() if workflow.is_main_process else None
+# Not in the processes of the jobs: on another machine they may not see that this one holds the lock.
+if workflow.is_main_process:
+    check_folders()
+    RUNNING = clear_stale_locks()  # held until this process ends
 
 # --------------------------------------------------------------------------------- failures
 
@@ -135,7 +169,8 @@ def summarize_failures():
     failures = [f for f in sorted(FAILURES.glob("*.txt")) if f.stat().st_mtime > STARTED]
     lines = ["", "Some jobs failed; everything that does not depend on them was made."]
     lines += [f"  failed: {failure.read_text().strip()}" for failure in failures]
-    wanted = [f for f in rules.all.input if not Path(f).exists()]
+    asked = {str(file) for job in workflow.dag.jobs for file in job.output}
+    wanted = [f for f in rules.all.input if f in asked and not Path(f).exists()]
     if wanted:
         lines += [f"  not made: {', '.join(wanted)}"]
     lines += ["Run the same command again afterwards: what is finished is kept."]

@@ -7,18 +7,22 @@ in it, and is moved to its place when it has succeeded.
 
 import logging
 import os
+import shutil
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import devices
 import papermill
+import psutil
 from failures import fail
 from pages import notebook_page
 from traitlets.config import Config
 
 ROOT = Path.cwd()
+AGAIN = "run the same command again, which goes on from where it was"
 log = Path(snakemake.log[0])
 log.unlink(missing_ok=True)
 name = log.stem
@@ -33,10 +37,37 @@ os.environ["MPLCONFIGDIR"] = str(ROOT / ".snakemake/matplotlib")
 os.environ |= {"JUPYTER_PLATFORM_DIRS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 
 
-def echo_progress(done):
-    """Copy progress lines, which the notebook writes to the log, to the terminal."""
-    position = 0
+def owners():
+    """The snakemake processes to which this job belongs."""
+    found = []
+    for process in psutil.Process().parents():
+        with suppress(psutil.Error):
+            python = process.name().startswith(("python", "snakemake"))
+            if python and "snakemake" in " ".join(process.cmdline()):
+                found.append(process)
+    return found
+
+
+def lives(process):
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def watch(done, folder):
+    """Copy progress lines, which the notebook writes to the log, to the terminal.
+
+    And end this job with its kernel once its snakemake is gone, however: the same command may be
+    given again at once, and must not find anybody at work.
+    """
+    position, mine = 0, owners()
     while not done.wait(1):
+        if not all(map(lives, mine)):
+            for kernel in psutil.Process().children(recursive=True):
+                kernel.kill()
+            shutil.rmtree(folder, ignore_errors=True)
+            os._exit(1)
         if log.exists():
             with log.open() as file:
                 file.seek(position)
@@ -47,7 +78,6 @@ def echo_progress(done):
             )
 
 
-devices.take(snakemake.resources.get("gpu", 0))
 known = papermill.inspect_notebook(snakemake.input.notebook)
 unknown = sorted(set(parameters) - set(known))
 if unknown:
@@ -56,12 +86,13 @@ if unknown:
 logging.basicConfig(filename=log, level=logging.WARNING, format="%(asctime)s %(message)s")
 logging.getLogger("papermill").setLevel(logging.INFO)
 done = threading.Event()
-threading.Thread(target=echo_progress, args=[done], daemon=True).start()
+# The kernel is talked to through files: of TCP ports, kernels that start at once may take the same.
+# The system allows their names 100 characters or so.
+short = tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"
 try:
-    # The kernel is talked to through files: of TCP ports, kernels that start at once may take the
-    # same. The system allows their names 100 characters or so.
-    short = tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"
     with tempfile.TemporaryDirectory(prefix="sdcpd-", dir=short) as folder:
+        threading.Thread(target=watch, args=[done, folder], daemon=True).start()
+        devices.take(snakemake.resources.get("gpu", 0))
         files = {"transport": "ipc", "connection_file": f"{folder}/kernel.json"}
         os.environ["IPYTHONDIR"] = folder
         papermill.execute_notebook(
@@ -75,10 +106,17 @@ try:
             config=Config(KernelManager=files),
             extra_arguments=["--log-level=CRITICAL"],  # errors of cells are seen anyway
         )
+    page = notebook_page(working, name)
+    Path(snakemake.output.html).write_text(page, encoding="utf-8")
+    working.replace(snakemake.output.notebook)
 except papermill.PapermillExecutionError as error:
     fail(name, f"{name}: {error.ename}: {error.evalue} (the failing cell: {working})")
+except RuntimeError as error:
+    if "Kernel died" not in str(error):
+        raise
+    fail(name, f"{name}: its kernel was killed, as happens when memory runs out; {AGAIN}")
+except OSError as error:
+    where = f" to {error.filename}" if error.filename else ""
+    fail(name, f"{name}: cannot write{where}: {error.strerror}; mend that, then {AGAIN}")
 finally:
     done.set()
-
-Path(snakemake.output.html).write_text(notebook_page(working, name), encoding="utf-8")
-working.replace(snakemake.output.notebook)

@@ -1,0 +1,59 @@
+"""The workflow as a user runs it, in copies of the project: what several test files share."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from sdcpd import ROOT, data
+
+CD = "results/smoke/runs/bars_and_stripes/as_published/cd-4h"  # the smallest job
+
+
+def copy_project(folder):
+    ignored = (".git", ".venv", ".snakemake", "data", "results", "logs", "*.pdf", "__pycache__")
+    shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns(*ignored))
+    return folder
+
+
+def command(*arguments, config=()):
+    program = [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor"]
+    return [*program, *arguments, "--config", "scale=smoke", *config]
+
+
+def environment(project, **changes):
+    # The copy's own package, not the one that is installed from the checkout.
+    return os.environ | {"PYTHONPATH": str(project / "src")} | changes
+
+
+def run(project, *arguments, config=(), **changes):
+    """Run snakemake in the copy; its exit status and all that it printed."""
+    done = subprocess.run(
+        command(*arguments, config=config),
+        cwd=project,
+        env=environment(project, **changes),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=900,
+    )
+    return done.returncode, done.stdout
+
+
+def jobs(printed):
+    """Number of jobs of each rule in a dry run."""
+    table = re.search(r"Job stats:\njob +count\n[- ]+\n(.*?)\n\n", printed, re.S)
+    rows = (line.split() for line in table[1].splitlines()) if table else ()
+    return {name: int(count) for name, count in rows if name not in ("total", "all")}
+
+
+def have_data():
+    """Whether the real data files are at hand, in the mirror or already downloaded."""
+    mirror = os.environ.get("SDCPD_DATA_MIRROR")
+    names = ("mnist", "caltech101_silhouettes", "kannada_mnist")
+    files = [file for name in names for file in data.files_of(name)]
+    return any(
+        all((Path(f) / file).exists() for file in files) for f in (mirror, ROOT / "data") if f
+    )

@@ -1,0 +1,329 @@
+"""What goes wrong on the way: kills, full disks, damaged files. One clear line, nothing lost."""
+
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from project import CD, command, copy_project, environment, have_data, run
+
+from sdcpd import archive, data, runs
+
+KILLS = int(os.environ.get("SDCPD_KILLS", "3"))  # 10 or more: of the whole smoke scale
+# In them are times, which are never the same twice.
+TIMES = ("table1_timing", "claims", "site/", "wall.json", "notebooks/")
+
+
+def failures(printed):
+    """What the last lines say of the jobs that failed."""
+    return [line for line in printed.splitlines() if line.startswith("  failed: ")]
+
+
+def start(project, *targets, log=subprocess.DEVNULL):
+    """Snakemake in the copy, as a group of processes of its own."""
+    return subprocess.Popen(
+        command(*targets),
+        cwd=project,
+        env=environment(project),
+        start_new_session=True,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def wait_for(condition, seconds=120):
+    """Whether the condition comes true in time."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
+
+
+def processes_in(folder):
+    """Processes that work in ``folder``."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if Path(process.cwd()).is_relative_to(folder):
+                found.append(process)
+    return found
+
+
+# ------------------------------------------------------------------------------ killed
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for left-over processes in /proc")
+def test_killed_training_goes_on_with_the_same_result(tmp_path):
+    fresh = copy_project(tmp_path / "project")
+    path = fresh / "workflow/config/smoke.yaml"
+    path.write_text(path.read_text().replace("epochs: 40\n", "epochs: 8000\n"))
+    first = subprocess.Popen(
+        command(f"{CD}/run.json"),
+        cwd=fresh,
+        env=environment(fresh),
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    checkpoint = fresh / CD / "checkpoint-0.npz"
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert checkpoint.exists() and not (fresh / CD / "run.json").exists()
+    while processes_in(fresh) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not processes_in(fresh)
+
+    status, printed = run(fresh, f"{CD}/run.json")
+    assert status == 0, printed[-3000:]
+    resumed = runs.load(fresh / CD)
+    assert 0 < resumed.wall["resumed_at_update"] < 8000
+    undisturbed = tmp_path / "undisturbed"
+    runs.execute(json.loads((fresh / CD / "run.json").read_text())["settings"], undisturbed, "auto")
+    for part in ("curve.csv", "models.npz"):
+        assert (fresh / CD / part).read_bytes() == (undisturbed / part).read_bytes(), part
+
+
+def kernels(project):
+    with contextlib.suppress(psutil.Error):
+        return [p for p in processes_in(project) if "ipykernel_launcher" in " ".join(p.cmdline())]
+
+
+def kill_group(process, project):
+    """As when a terminal or a job of a cluster is ended. Kernels are in groups of their own."""
+    os.killpg(process.pid, signal.SIGKILL)
+
+
+def kill_snakemake(process, project):
+    """It alone: its jobs must notice, and end."""
+    process.kill()
+
+
+def kill_kernel(process, project):
+    """One alone; then Ctrl-C, as the rest would be made all the same."""
+    found = wait_for(lambda: kernels(project), 30)
+    if found:
+        found[0].kill()
+        time.sleep(2)
+    os.killpg(process.pid, signal.SIGINT)
+    process.wait(60)
+
+
+def contents(project):
+    """Every file of results and figures, where no times are in it: its bytes."""
+    files = [f for folder in ("results", "figures") for f in (project / folder).rglob("*.*")]
+    names = {str(file.relative_to(project)): file for file in files if file.is_file()}
+    return {n: None if any(t in n for t in TIMES) else f.read_bytes() for n, f in names.items()}
+
+
+def test_killed_at_random_it_ends_with_the_same_bytes(tmp_path):
+    """KILLS times, and each time at once the same command again."""
+    everything = KILLS >= 10 and have_data()
+    targets = () if everything else ("figures/fig1_bars_and_stripes.pdf",)
+    undisturbed = copy_project(tmp_path / "undisturbed")
+    before = time.monotonic()
+    status, printed = run(undisturbed, *targets)
+    assert status == 0, printed[-3000:]
+    taken = time.monotonic() - before
+
+    seed = time.time_ns()
+    moments, project = random.Random(seed), copy_project(tmp_path / "project")
+    log = (tmp_path / "log.txt").open("w+")
+    for number in range(KILLS):
+        process = start(project, *targets, log=log)
+        time.sleep(5 + moments.random() * 1.5 * taken / KILLS)
+        present = set(processes_in(project))
+        (kill_group, kill_kernel, kill_snakemake)[number % 3](process, project)
+        process.wait()
+        orphans = present - {process}
+        assert wait_for(lambda o=orphans: not any(p.is_running() for p in o), 10), (seed, number)
+        print(f"kill {number}: {len(list(project.glob('results/**/run.json')))} runs finished")
+    status, printed = run(project, *targets)
+    assert status == 0, f"{seed}: {printed[-3000:]}"
+    log.seek(0)
+    assert "cannot be locked" not in log.read() + printed
+    assert not processes_in(project)
+    ours, theirs = contents(project), contents(undisturbed)
+    assert set(ours) == set(theirs), seed
+    assert [name for name in ours if ours[name] != theirs[name]] == [], seed
+
+
+def test_killed_kernel_is_named_in_one_line(tmp_path):
+    project = copy_project(tmp_path / "project")
+    with (tmp_path / "log.txt").open("w+") as log:
+        process = start(project, f"{CD}/run.json", log=log)
+        assert wait_for(lambda: kernels(project))
+        kernels(project)[0].kill()
+        assert process.wait(60) != 0
+        log.seek(0)
+        (failed,) = failures(log.read())
+    assert "its kernel was killed" in failed and "run the same command again" in failed
+
+
+def test_two_at_once(tmp_path):
+    """The second says who is at work, and disturbs nothing."""
+    project = copy_project(tmp_path / "project")
+    process = start(project, f"{CD}/run.json")
+    assert wait_for(lambda: list(project.glob(".snakemake/locks/*")))
+    status, printed = run(project, f"{CD}/run.json")
+    notes = [line for line in printed.splitlines() if line.startswith("note: another snakemake")]
+    assert status != 0 and len(notes) == 1 and f"(process {process.pid})" in notes[0], printed
+    assert process.wait(120) == 0
+    status, printed = run(project, f"{CD}/run.json")
+    assert status == 0 and "another snakemake" not in printed and "Nothing to be done" in printed
+
+
+# ----------------------------------------------------------------------- disk and folders
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A function bytes -> folder on a disk of that size; and one folder -> None: read-only."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mount(*options):
+        done = subprocess.run(["mount", *options, folder], capture_output=True)
+        if done.returncode:
+            pytest.skip("a disk of its own needs the right to mount one")
+
+    def make(size):
+        mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs")
+        return folder
+
+    make.read_only = lambda: mount("-o", "remount,ro")
+    yield make
+    subprocess.run(["umount", "--lazy", folder], capture_output=True)
+
+
+def fill(folder, left):
+    free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
+    with (folder / "filling").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, free - left)
+
+
+def test_full_disk_is_noticed_before_anything_is_done(tmp_path, disk):
+    project = copy_project(disk(200 * 10**6) / "project")
+    fill(project, 10 * 10**6)
+    status, printed = run(project, f"{CD}/run.json")
+    lines = [line for line in printed.splitlines() if "the disk is full" in line]
+    assert status != 0 and len(lines) == 1, printed[-3000:]
+    assert "Traceback" not in printed and not (project / "results").exists()
+
+
+def test_disk_that_becomes_full(tmp_path, disk):
+    """The job says so; with room again the same command makes the rest."""
+    project = copy_project(disk(200 * 10**6) / "project")
+    with (tmp_path / "log.txt").open("w+") as log:
+        process = start(project, f"{CD}/run.json", log=log)
+        assert wait_for(lambda: kernels(project))
+        fill(project, 0)
+        assert process.wait(120) != 0
+        log.seek(0)
+        printed = log.read()
+    name = "train-bars_and_stripes-as_published-cd-4h"
+    lines = [line for line in printed.splitlines() if line.startswith(f"{name}: ")]
+    assert len(lines) == 1 and "No space left on device" in lines[0], printed[-3000:]
+    (project / "filling").unlink()
+    status, printed = run(project, f"{CD}/run.json")
+    assert status == 0, printed[-3000:]
+    assert runs.load(project / CD).curve.train.notna().all()
+
+
+def test_folder_that_cannot_be_written_to(tmp_path, disk):
+    project = tmp_path / "project"
+    if os.geteuid() == 0:  # whom no permission stops
+        project = copy_project(disk(200 * 10**6) / "project")
+        disk.read_only()
+    else:
+        copy_project(project)
+        (project / "results").mkdir(mode=0o500)
+    status, printed = run(project, f"{CD}/run.json")
+    lines = [line for line in printed.splitlines() if "cannot be written to" in line]
+    assert status != 0 and len(lines) == 1 and "Traceback" not in printed, printed[-3000:]
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="needs a folder that nobody can write to")
+def test_home_folder_that_cannot_be_written_to(tmp_path):
+    project = copy_project(tmp_path / "project")
+    status, printed = run(project, f"{CD}/run.json", HOME="/proc/nobody", XDG_CACHE_HOME="")
+    assert status == 0, printed[-3000:]
+    assert "/proc/nobody" not in printed + (project / f"{CD}/run.json").read_text()
+    for notebook in project.glob("results/smoke/notebooks/*.ipynb"):
+        assert "/proc/nobody" not in notebook.read_text()
+
+
+# ------------------------------------------------------------------------ data and files
+
+
+def cut_off(project):
+    """No address answers any more."""
+    path = project / "workflow/config/datasets.yaml"
+    path.write_text(re.sub(r"https://\S+", "https://127.0.0.1:9/nothing", path.read_text()))
+
+
+def test_tampered_archive_is_refused_in_one_line(tmp_path):
+    fresh = copy_project(tmp_path / "project")
+    curve = fresh / "workflow/archive/runs/mnist/as_published/cg-500h/curve.csv"
+    curve.write_text(curve.read_text().replace("-1", "-2", 1))
+    status, printed = run(fresh, "figures/fig2_mnist.pdf", config=["scale=quick"])
+    failed = failures(printed)
+    assert status != 0 and len(failed) == 1
+    assert "cg-500h/curve.csv is not the file that was archived" in failed[0]
+
+
+def test_replay_without_data_says_so_and_does_not_fail(tmp_path):
+    fresh = copy_project(tmp_path / "project")
+    cut_off(fresh)
+    target = "figures/replay_mnist.md"
+    status, printed = run(fresh, target, config=["scale=quick"], SDCPD_DATA_MIRROR="")
+    assert status == 0, printed[-3000:]
+    assert "not compared" in (fresh / target).read_text()
+
+
+def test_missing_data_does_not_stop_the_rest(tmp_path):
+    fresh = copy_project(tmp_path / "project")
+    cut_off(fresh)
+    targets = (f"{CD}/run.json", "figures/fig2_mnist.pdf")
+    status, printed = run(fresh, *targets, SDCPD_DATA_MIRROR="")
+    assert status != 0
+    assert (fresh / CD / "run.json").exists()
+    failed = failures(printed)
+    assert len(failed) == 1 and "no connection" in failed[0] and "SDCPD_DATA_MIRROR" in failed[0]
+    assert re.search(r"not made: .*fig2_mnist", printed)
+
+
+def test_truncated_file_of_a_mirror_is_refused(tmp_path):
+    """And does not take the place of a good one; what needs no data is made."""
+    fresh = copy_project(tmp_path / "project")
+    cut_off(fresh)
+    (mnist,) = data.files_of("mnist")
+    (tmp_path / "mirror" / mnist).parent.mkdir(parents=True)
+    (tmp_path / "mirror" / mnist).write_bytes(b"the beginning")
+    status, printed = run(
+        fresh, f"data/{mnist}", f"{CD}/run.json", SDCPD_DATA_MIRROR=str(tmp_path / "mirror")
+    )
+    (failed,) = failures(printed)
+    assert status != 0 and "is damaged (wrong checksum)" in failed and "no connection" in failed
+    assert (fresh / CD / "run.json").exists() and not (fresh / "data" / mnist).exists()
+
+
+def test_archived_run_of_an_older_version(tmp_path, monkeypatch):
+    fresh = copy_project(tmp_path / "project")
+    path = fresh / "workflow/archive/runs/mnist/as_published/cg-500h/run.json"
+    path.write_text(path.read_text().replace(f'"format": {runs.FORMAT}', '"format": 1'))
+    monkeypatch.setattr(archive, "FOLDER", fresh / "workflow/archive")
+    archive.write_sums()
+    status, printed = run(fresh, "figures/fig2_mnist.pdf", config=["scale=quick"])
+    (failed,) = failures(printed)
+    assert status != 0 and f"run file format 1, expected {runs.FORMAT}" in failed
