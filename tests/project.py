@@ -7,8 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sdcpd import ROOT, data
+import yaml
 
+from sdcpd import ROOT
+
+DATA = Path(os.environ.get("SDCPD_DATA_MIRROR") or ROOT / "data")
 CD = "results/smoke/runs/bars_and_stripes/as_published/cd-4h"  # the smallest job
 
 
@@ -25,7 +28,8 @@ def command(*arguments, config=()):
 
 def environment(project, **changes):
     # The copy's own package, not the one that is installed from the checkout.
-    return os.environ | {"PYTHONPATH": str(project / "src")} | changes
+    own = {"PYTHONPATH": str(project / "src"), "SDCPD_DATA_MIRROR": str(DATA)}
+    return os.environ | own | changes
 
 
 def run(project, *arguments, config=(), **changes):
@@ -50,10 +54,6 @@ def jobs(printed):
 
 
 def have_data():
-    """Whether the real data files are at hand, in the mirror or already downloaded."""
-    mirror = os.environ.get("SDCPD_DATA_MIRROR")
-    names = ("mnist", "caltech101_silhouettes", "kannada_mnist")
-    files = [file for name in names for file in data.files_of(name)]
-    return any(
-        all((Path(f) / file).exists() for file in files) for f in (mirror, ROOT / "data") if f
-    )
+    """Whether all data files are at hand, in the mirror or already downloaded."""
+    catalogue = yaml.safe_load((ROOT / "workflow/config/datasets.yaml").read_text())
+    return all((DATA / file).exists() for file in catalogue["files"])

@@ -3,8 +3,11 @@
 import errno
 import gzip
 import hashlib
+import os
 import re
 import struct
+import subprocess
+import sys
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
@@ -530,3 +533,16 @@ def test_fetch_says_what_each_address_answered(tmp_path, catalogue, server):
     assert re.search(r"127\.0\.0\.1\S*: HTTP status 404", message)
     assert re.search(r"127\.0\.0\.1\S*: damaged \(wrong checksum\)", message)
     assert list((tmp_path / "data/folder").iterdir()) == []
+
+
+def test_whole_file_leaves_nothing_of_a_killed_one(tmp_path):
+    """But the part that a living process is at work on, and what is no part at all."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    kept = [f"a.npz.{os.getppid()}.part", "a.npz.notes.part", f"b.npz.{dead.pid}.part", "a.npz"]
+    for name in (*kept, f"a.npz.{dead.pid}.part"):
+        (tmp_path / name).write_text("")
+    with data.whole_file(tmp_path / "a.npz") as file:
+        file.write("new")
+    assert {path.name for path in tmp_path.iterdir()} == {*kept}
+    assert (tmp_path / "a.npz").read_text() == "new"

@@ -1,6 +1,5 @@
 """The workflow as a user runs it, at smoke scale, in copies of the project."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -33,10 +32,7 @@ def project(tmp_path_factory):
     """A copy in which the smoke scale has been run once: all of it, or what needs no data."""
     folder = copy_project(tmp_path_factory.mktemp("workflow") / "project")
     targets = () if have_data() else NO_DATA
-    changes = (
-        {} if os.environ.get("SDCPD_DATA_MIRROR") else {"SDCPD_DATA_MIRROR": str(ROOT / "data")}
-    )
-    status, printed = run(folder, *targets, **changes)
+    status, printed = run(folder, *targets)
     assert status == 0, printed[-5000:]
     return folder
 

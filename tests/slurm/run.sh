@@ -126,6 +126,12 @@ tell "two sweeps with a GPU each, through Slurm"
 sort -u "$state/devices.txt" # each twice: the job, and its step
 [ "$(cut -d: -f2 "$state/devices.txt" | sort -u | wc -l)" = 2 ]
 
+# The trials of a run in a job each, and one that puts them together
+slurm "${smoke[@]}" trials_per_job=1 -- $runs/sdcp_d-4h/run.json
+tell "a training with each trial in a job of its own, through Slurm"
+ls -d "$state/slurm/results/smoke/parts/bars_and_stripes/as_published/sdcp_d-4h"/*
+same $runs/sdcp_d-4h
+
 # One whose job is ended by force, as at its time limit: it goes on in another job
 (
     until [ -e "$state/slurm/$runs/cd-4h/checkpoint-0.npz" ]; do sleep 0.1; done
