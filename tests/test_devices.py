@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from project import CD, copy_project, run
 
 from sdcpd import ROOT
 
@@ -123,3 +124,13 @@ def test_devices_of_the_machine(tmp_path, monkeypatch):
     assert devices.visible() == []  # no driver
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     assert devices.visible() == ["2", "3"]
+
+
+def test_jobs_of_the_workflow_take_them(tmp_path):
+    """Two trainings at once, as on a machine with several GPUs, though a CPU trains them."""
+    project = copy_project(tmp_path / "project")
+    targets = [f"{CD}/run.json", f"{CD.replace('cd-4h', 'pcd-4h')}/run.json"]
+    resources = ["--set-resources", "train:gpu=1", "--resources", "gpu=2"]
+    status, printed = run(project, *targets, *resources, CUDA_VISIBLE_DEVICES="3,5")
+    assert status == 0, printed[-3000:]
+    assert {path.name for path in (project / devices.LOCKS).iterdir()} == {"3", "5"}

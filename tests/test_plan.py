@@ -69,11 +69,12 @@ def test_plan_is_of_the_configuration_of_the_caller(project):
     """Nine trials of the paper's MNIST take two days, an archived curve a notebook."""
     own = {"experiments": {"mnist": {"trials": 9}}}
     (project / "own.yaml").write_text(yaml.safe_dump(own))
-    config = ["scale=paper", "runs=train"]
+    config = ["scale=paper", "runs=train", "trials_per_job=3"]
     lines, _ = plan(project, "--configfile", "own.yaml", config=config)
-    assert counts(lines["fig2_mnist"])["train"] == 5
+    of_each = counts(lines["fig2_mnist"])
+    assert of_each["train_part"] == 15 and of_each["train"] == 5
     hours = float(re.match(r"(\S+) h ", lines["fig2_mnist"])[1])
-    updates = 9 * 200 * 300 * 3  # of three algorithms, one after the other on a core
+    updates = 9 * 200 * 300 * 8 // 3  # 15 jobs of three trials on two cores, 8 on one of them
     assert updates * 0.09 / 3600 < hours < updates * 0.15 / 3600
     assert re.search(r"shared jobs once +\S+ days ", lines["together,"])
     lines, _ = plan(project, config=["scale=paper", "runs=archive"])

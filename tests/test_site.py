@@ -161,6 +161,7 @@ PARTS = [
     ("Claims", "claims", "csv", {"claims": "The claims"}),
 ]
 RUN, SWEEP = "results/smoke/runs/b/as_published/cd-4h", "results/smoke/sweeps/b/tuning/cd-4h"
+PART = "results/smoke/parts/b/as_published/cd-4h/0-1"
 OLD = "workflow/archive/runs/mnist/as_published/cd-500h"
 SITE = {
     "parts": PARTS,
@@ -179,11 +180,11 @@ def project(tmp_path, monkeypatch, scripts):
         "table1_timing": {"archived": None},
         "fig1": {"runs": [RUN, OLD], "deep": {"a": [SWEEP]}},
     }
-    made |= {"claims": {}, "train-b": {}, "sweep-b": {}}
+    made |= {"claims": {}, "train-b": {"parts": [PART]}, "sweep-b": {}}
     for name, parameters in made.items():
         path = notebook(Path(f"results/smoke/notebooks/{name}.ipynb"), **parameters)
         path.with_suffix(".html").write_text(scripts.pages.notebook_page(path, name), "utf-8")
-    for folder in ("workflow/report", "figures", "logs/benchmarks/smoke", RUN, SWEEP, OLD):
+    for folder in ("workflow/report", "figures", "logs/benchmarks/smoke", RUN, PART, SWEEP, OLD):
         Path(folder).mkdir(parents=True, exist_ok=True)
     for caption in ("timing", "curves", "tune", "claims"):
         Path(f"workflow/report/{caption}.rst").write_text(f"Caption of {caption} & more.\n")
@@ -193,7 +194,8 @@ def project(tmp_path, monkeypatch, scripts):
     for name, text in (("table1_timing", "a,b\n1,<2\n"), ("claims", CLAIMS)):
         Path(f"figures/{name}.csv").write_text(text)
         Path(f"figures/{name}.md").write_text(f"About {name}.\n\n| a |\n")
-    for name, seconds in (("fig1", 7), ("train-b", 100), ("sweep-b", 300)):
+    took = {"fig1": 7, "train-b": 3, "train-b-0-1": 97, "sweep-b": 300}
+    for name, seconds in took.items():
         Path(f"logs/benchmarks/smoke/{name}.tsv").write_text(f"s\th:m:s\n{seconds}.2\t0:00:07\n")
     return tmp_path
 

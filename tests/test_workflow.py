@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from project import copy_project, environment, have_data, jobs, run
+from project import CD, copy_project, environment, have_data, jobs, run
 from test_site import BROWSER, check_in_browser, check_page
 
 from sdcpd import ROOT, runs
@@ -113,6 +113,21 @@ def test_one_setting_reruns_exactly_what_depends_on_it(project):
     expected |= {"claims": 1, "site": 1} if have_data() else {}
     assert jobs(printed) == expected, printed[-3000:]
     assert "Train pcd on bars_and_stripes, 4 hidden units" in printed
+
+
+def test_trials_in_jobs_of_their_own(project, tmp_path):
+    """Put together, they are the run that one job makes."""
+    fresh, folder = copy_project(tmp_path / "project"), CD.replace("cd-4h", "sdcp_d-4h")
+    config = ["trials_per_job=1"]
+    target = f"{folder}/run.json"
+    _, printed = run(fresh, "-n", target, config=config)
+    assert jobs(printed) == {"train_part": 2, "train": 1}
+    status, printed = run(fresh, target, config=config)
+    assert status == 0, printed[-3000:]
+    assert "Nothing to be done" in run(fresh, target, config=config)[1]
+    for part in ("curve.csv", "models.npz", "run.json"):
+        assert (fresh / folder / part).read_bytes() == (project / folder / part).read_bytes(), part
+    assert jobs(run(fresh, "-n", target, config=["trials_per_job=2"])[1]) == {"train": 1}
 
 
 def test_single_figure_needs_only_its_own_runs(tmp_path):

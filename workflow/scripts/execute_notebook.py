@@ -42,7 +42,7 @@ def owners():
     found = []
     for process in psutil.Process().parents():
         with suppress(psutil.Error):
-            python = process.name().startswith(("python", "snakemake"))
+            python = process.name().lower().startswith(("python", "snakemake"))
             if python and "snakemake" in " ".join(process.cmdline()):
                 found.append(process)
     return found

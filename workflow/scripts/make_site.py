@@ -186,11 +186,18 @@ def behind(notebook):
 
 def duration(names, results):
     """How long these jobs took together, if that was recorded."""
-    files = [Path(f"logs/benchmarks/{Path(results).name}/{name}.tsv") for name in names]
+    jobs = [job for name in names for job in (name, *parts_of(name, results))]
+    files = [Path(f"logs/benchmarks/{Path(results).name}/{job}.tsv") for job in jobs]
     if not all(file.exists() for file in files):
         return "(not recorded)"
     seconds = sum(float(file.read_text().splitlines()[1].split("\t")[0]) for file in files)
     return f"{seconds:.0f}\u00a0s" if seconds < 120 else f"{seconds / 60:.0f}\u00a0min"
+
+
+def parts_of(name, results):
+    """The jobs in which trials of a training were made apart, if they were."""
+    sources = behind(f"{results}/notebooks/{name}.ipynb")
+    return [f"{name}-{Path(path).name}" for path in sources if path.startswith(f"{results}/parts/")]
 
 
 def link(path):
