@@ -129,7 +129,7 @@ sort -u "$state/devices.txt" # each twice: the job, and its step
 # The trials of a run in a job each, and one that puts them together
 slurm "${smoke[@]}" trials_per_job=1 -- $runs/sdcp_d-4h/run.json
 tell "a training with each trial in a job of its own, through Slurm"
-ls -d "$state/slurm/results/smoke/parts/bars_and_stripes/as_published/sdcp_d-4h"/*
+ls "$state/slurm/results/smoke/parts/bars_and_stripes/as_published/sdcp_d-4h"
 same $runs/sdcp_d-4h
 
 # One whose job is ended by force, as at its time limit: it goes on in another job
