@@ -317,8 +317,7 @@ def _generate(run, n_images, n_steps, seed, backend_name):
     (images,) = sampling.generate(theta, [key], n_images, n_steps, progress.update, chosen)
     progress.update(n_steps)
     progress.close()
-    square = [math.isqrt(images.shape[1])] * 2  # as the built-in datasets are
-    return images.reshape(-1, *run.provenance.get("image_shape", square))
+    return images.reshape(-1, *run.image_shape)
 
 
 def _draw(run, images, n_steps, path):

@@ -21,6 +21,7 @@ import gzip
 import hashlib
 import io
 import json
+import math
 import shutil
 import subprocess
 import time
@@ -105,6 +106,12 @@ class Run(NamedTuple):
     wall: dict
     trials: tuple = ()  # the numbers of the trials whose models theta holds, in its order
     archived: bool = False
+
+    @property
+    def image_shape(self):
+        """Rows and columns of an image: square ones, unless an own file has others."""
+        side = math.isqrt(self.theta.b.shape[1])
+        return tuple(self.provenance.get("image_shape", (side, side)))
 
     def best(self):
         """The model of the trial with the highest test log-likelihood at the end, and its number.

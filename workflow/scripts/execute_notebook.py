@@ -11,7 +11,6 @@ import shutil
 import sys
 import tempfile
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 import devices
@@ -37,20 +36,10 @@ os.environ["MPLCONFIGDIR"] = str(ROOT / ".snakemake/matplotlib")
 os.environ |= {"JUPYTER_PLATFORM_DIRS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 
 
-def owners():
-    """The snakemake processes to which this job belongs."""
-    found = []
-    for process in psutil.Process().parents():
-        with suppress(psutil.Error):
-            python = process.name().lower().startswith(("python", "snakemake"))
-            if python and "snakemake" in " ".join(process.cmdline()):
-                found.append(process)
-    return found
-
-
-def lives(process):
+def owner_lives():
+    """Whether the snakemake that started this job is still there."""
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return psutil.Process(int(os.environ["SDCPD_SNAKEMAKE"])).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
@@ -61,9 +50,9 @@ def watch(done, folder):
     And end this job with its kernel once its snakemake is gone, however: the same command may be
     given again at once, and must not find anybody at work.
     """
-    position, mine = 0, owners()
+    position = 0
     while not done.wait(1):
-        if not all(map(lives, mine)):
+        if not owner_lives():
             for kernel in psutil.Process().children(recursive=True):
                 kernel.kill()
             shutil.rmtree(folder, ignore_errors=True)

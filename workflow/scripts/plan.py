@@ -79,14 +79,12 @@ def job_of(rule, wildcards):
     if rule == "download":
         size = to_download(f"{wildcards['folder']}/{wildcards['file']}")
         return costs.Job(2 + size / 2e6, 0.1e9, size, size)  # 2 MB a second
-    if rule in ("train", "train_part"):
+    # The graph names what no needed job has: nothing, of a run that is put together from parts.
+    if rule in ("train", "train_part") and which:
         settings = experiments.run_settings(config, groups, *which)
-        together = config["trials_per_job"] or settings["trials"]
         if rule == "train_part":
             settings["trials"] = int(wildcards["last"]) - int(wildcards["first"]) + 1
-        elif together < settings["trials"]:  # only puts the parts together
-            settings = None
-        plain = costs.job(settings, rates) if settings else plain
+        plain = costs.job(settings, rates)
     elif rule == "sweep":
         plain = costs.job(experiments.sweep_settings(config, groups, *which), rates)
     elif rule == "replay":
@@ -104,7 +102,7 @@ def job_of(rule, wildcards):
     elif (name := wildcards.get("name")) in params.notebooks:
         extra, memory = measuring(**params.notebooks[name])
         plain = plain._replace(memory=memory)
-    computes = extra or rule in ("train", "sweep", "replay")
+    computes = extra or which or rule == "replay"
     gpus = int(bool(computes) and params.backend.startswith("cupy"))
     return plain._replace(seconds=plain.seconds + extra, gpus=gpus)
 
