@@ -420,15 +420,6 @@ def _trials_of(settings, trials):
     return trials
 
 
-def _trials_of(settings, trials):
-    """The numbers of the trials to train."""
-    every = range(settings["trials"])
-    trials = every if trials is None else trials
-    if not trials or trials[0] not in every or trials[-1] not in every:
-        raise RunError(f"trials {[*trials]} are not among the {len(every)} of the run")
-    return trials
-
-
 def _steps_of_an_update(settings):
     """Gibbs steps; only S-DCP and S-DCP-D have inner iterations."""
     inner = settings["algorithm"] in ("sdcp", "sdcp_d")
