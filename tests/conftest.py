@@ -15,8 +15,13 @@ from sdcpd.runs import Run
 
 threadpool_limits(1)  # the tests themselves run side by side
 
-# Minutes each; begun first, so that at the end no process is left alone with one of them.
-LONG = ("test_workflow", "test_faults", "test_plan", "test_notebooks", "test_contributing")
+# A minute or more each; begun first, so that at the end no process is left alone with one of them.
+LONG = ("test_workflow", "test_faults", "test_study", "test_plan", "test_notebooks")
+
+
+def pytest_xdist_auto_num_workers(config):
+    """One more than there are processors: the tests of the workflow often wait."""
+    return os.cpu_count() + 1
 
 
 def pytest_collection_modifyitems(items):

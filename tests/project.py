@@ -16,8 +16,16 @@ CD = "results/smoke/runs/bars_and_stripes/as_published/cd-4h"  # the smallest jo
 
 
 def copy_project(folder):
-    ignored = (".git", ".venv", ".snakemake", "data", "results", "logs", "*.pdf", "__pycache__")
-    shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns(*ignored))
+    """As a fresh clone is, though the workflow may have run in this one."""
+
+    def ignored(place, names):
+        if Path(place) == ROOT:
+            made = {".git", ".venv", ".snakemake", "data", "results", "logs", "report.html"}
+        else:
+            made = {*names} - {"README.md"} if Path(place) == ROOT / "figures" else set()
+        return {*names} & (made | {"__pycache__"})
+
+    shutil.copytree(ROOT, folder, symlinks=True, ignore=ignored)
     return folder
 
 

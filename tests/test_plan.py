@@ -18,9 +18,6 @@ RATES |= {"image": 2e-5, "small_call": 1e-4, "small_replica": 1e-5, "state": 5e-
 @pytest.fixture
 def project(tmp_path):
     folder = copy_project(tmp_path / "project")
-    for file in folder.glob("figures/*.*"):
-        if file.name != "README.md":
-            file.unlink()
     kept = {"engine": engine.choose()[0], "made": time.time(), "rates": RATES}
     (folder / ".snakemake").mkdir()
     (folder / ".snakemake/calibration.json").write_text(json.dumps(kept))

@@ -1,10 +1,8 @@
 """The workflow as a user runs it, at smoke scale, in copies of the project."""
 
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import nbformat
 import numpy as np
@@ -128,70 +126,6 @@ def test_trials_in_jobs_of_their_own(project, tmp_path):
         assert (fresh / folder / part).read_bytes() == (project / folder / part).read_bytes(), part
 
 
-def test_single_figure_needs_only_its_own_runs(tmp_path):
-    fresh = copy_project(tmp_path / "project")
-    _, printed = run(fresh, "-n", "figures/fig1_bars_and_stripes.pdf")
-    assert jobs(printed) == {"train": 5, "curves": 1}
-    _, printed = run(fresh, "-n", "figures/fig2_mnist.pdf")
-    assert jobs(printed) == {"download": 1, "train": 5, "curves": 1}
-    _, printed = run(fresh, "-n", "figures/figS_published_mnist_500h.pdf", config=["scale=quick"])
-    assert "figS_published_mnist_500h" in printed
-    _, printed = run(fresh, "-n", "figures/figS_tuning_caltech_20h.pdf")
-    assert jobs(printed) == {"download": 1, "sweep": 2, "tune": 1}  # smoke has two algorithms there
-
-
-def test_large_datasets_come_from_the_archive_where_there_is_no_gpu(tmp_path):
-    fresh = copy_project(tmp_path / "project")
-    _, printed = run(fresh, "-n", "figures/fig2_mnist.pdf", config=["scale=quick"])
-    assert jobs(printed) == {"curves": 1}
-    # not if hyperparameters.yaml has others by now
-    path = fresh / "workflow/config/hyperparameters.yaml"
-    path.write_text(path.read_text().replace("learning_rate: 0.0012", "learning_rate: 0.0013"))
-    _, printed = run(fresh, "-n", "figures/fig2_mnist.pdf", config=["scale=quick"])
-    assert jobs(printed) == {"download": 1, "train": 1, "curves": 1}
-    # and log Z of the archived models says nothing of the new one
-    (fresh / "workflow/archive/log_z/mnist-as_published-500h/measurements.csv").unlink()
-    status, printed = run(fresh, "-n", "figures/log_z_mnist.md", config=["scale=quick"])
-    assert status == 0 and jobs(printed) == {"download": 1, "train": 1, "log_z": 1}, printed
-
-
-def test_study_fills_the_archive_that_the_workflow_reads(tmp_path):
-    """Every piece of benchmarks/study.py on Bars & Stripes; then figures from the archive alone."""
-    fresh = copy_project(tmp_path / "project")
-    shutil.rmtree(fresh / "workflow/archive")
-
-    def study(piece):
-        program = [sys.executable, "benchmarks/study.py", piece, "--scale", "smoke"]
-        program += ["--experiments", "bars_and_stripes", "--folder", "results/by_hand"]
-        subprocess.run(program, cwd=fresh, env=environment(fresh), check=True, timeout=300)
-
-    for piece in ("tuning", "archive", "adopt", "tuned", "as_published", "sensitivity", "log_z"):
-        study(piece)
-    study("archive")
-    known = yaml.safe_load((fresh / "workflow/config/hyperparameters.yaml").read_text())
-    tuned = known["hyperparameters"]["tuned_final"]["bars_and_stripes_4h"]
-    assert set(tuned) == {"cd", "pcd", "cg", "sdcp", "sdcp_d"}
-    targets = [f"figures/{name}.pdf" for name in ("fig1_bars_and_stripes",)]
-    targets += ["figures/figS_bars_and_stripes_4h_tuned_speed.pdf"]
-    targets += ["figures/figS_tuning_bars_and_stripes_4h.pdf"]
-    targets += ["figures/figS_sensitivity_bars_and_stripes.pdf"]
-    status, printed = run(fresh, *targets, config=["runs=archive"])
-    assert status == 0, printed[-3000:]
-    assert not list((fresh / "results/smoke").glob("runs/*"))
-    assert "step-matched" in Path(fresh / targets[1]).with_suffix(".svg").read_text()
-    for target in targets:
-        assert "archived runs" in Path(fresh / target).with_suffix(".svg").read_text(), target
-    # What is adopted is what the notebook would choose.
-    path = fresh / "results/smoke/notebooks/figS_tuning_bars_and_stripes_4h.ipynb"
-    cells = nbformat.read(path, as_version=4).cells
-    said = [o.get("text", "") for cell in cells for o in cell.get("outputs", [])]
-    assert not [text for text in said if "snakemake --cores all adopt" in text]
-    # and finished pieces are not run again
-    before = {f: f.stat().st_mtime for f in (fresh / "results/by_hand").rglob("run.json")}
-    study("tuning")
-    assert before == {f: f.stat().st_mtime for f in (fresh / "results/by_hand").rglob("run.json")}
-
-
 def test_report_is_built(project):
     targets = () if have_data() else NO_DATA
     snakemake = [sys.executable, "-m", "snakemake", "--config", "scale=smoke", "--report"]
@@ -240,42 +174,6 @@ def test_site_after_a_failure_says_what_is_missing(project):
     assert status != 0 and "broken_on_purpose" in printed
     assert text.count("Not made.") == 1 and "images/fig1_bars_and_stripes.svg" in text
     assert after == 0 and "Not made." not in check_page(index).text
-
-
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [
-        ("scal=smoke", "'scal' was unexpected"),
-        ("seed=abc", "'abc' is not of type 'integer'"),
-        ("scale=huge", "choose one of auto, paper, quick, smoke"),
-        ("hyperparameters=best", "choose one of as_published"),
-        ("backend=fortran", "unknown backend 'fortran'"),
-        ('experiments={"mnist": {"epoch": 3}}', "'epoch' was unexpected"),
-        ("runs=never", "'never' is not one of"),
-    ],
-)
-def test_wrong_setting_is_refused_in_one_line(setting, words):
-    status, printed = run(ROOT, "-n", config=[setting])
-    lines = [line for line in printed.splitlines() if words in line]
-    assert status != 0 and len(lines) == 1, printed
-
-
-def test_unequal_tuning_is_refused_in_one_line(tmp_path):
-    fresh = copy_project(tmp_path / "project")
-    path = fresh / "workflow/config/smoke.yaml"
-    path.write_text(path.read_text().replace("pcd: *two", "pcd: {learning_rate: [0.1]}", 1))
-    status, printed = run(fresh, "-n")
-    words = "tuning.grids.bars_and_stripes: every algorithm must get the same number of settings"
-    assert status != 0 and len([ln for ln in printed.splitlines() if words in ln]) == 1, printed
-
-
-def test_configuration_files_agree_with_the_schema():
-    # Every scale's own keys exist in the schema: each is loaded over paper.yaml by a dry run.
-    for scale in ("paper", "quick"):
-        status, printed = run(
-            ROOT, "-n", "figures/fig1_bars_and_stripes.pdf", config=[f"scale={scale}"]
-        )
-        assert status == 0, printed
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def announce():
         )
 
 
-NEEDED = 50e6  # bytes of disk: everything without a GPU is made with that
+NEEDED = 100e6  # bytes of disk: enough for everything that is made without a GPU
 
 
 def check_folders():
