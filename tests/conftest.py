@@ -19,11 +19,6 @@ threadpool_limits(1)  # the tests themselves run side by side
 LONG = ("test_workflow", "test_faults", "test_study", "test_plan", "test_notebooks")
 
 
-def pytest_xdist_auto_num_workers(config):
-    """One more than there are processors: the tests of the workflow often wait."""
-    return os.cpu_count() + 1
-
-
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: (*LONG, item.path.stem).index(item.path.stem))
 

@@ -196,7 +196,7 @@ def check_binary(array, name):
     """Raise DataError unless ``array`` is a non-empty matrix of 0 and 1."""
     if array.ndim != 2 or array.size == 0:
         raise DataError(f"{name}: expected rows of pixels, found an array of shape {array.shape}")
-    right = np.isin(array, (0, 1))
+    right = (array == 0) | (array == 1)
     if not right.all():
         rule = f"every pixel must be 0 or 1, not {array[~right][0]:g}"
         raise DataError(f"{name}: {rule}; binarize the images first")
