@@ -153,7 +153,7 @@ def clear_stale_locks():
     return handle
 
 
-os.environ["SDCPD_SNAKEMAKE"] = str(os.getpid())  # when it is gone, its jobs must end
+os.environ.update(SDCPD_SNAKEMAKE=str(os.getpid()))  # when it is gone, its jobs must end
 
 # Not in the processes of the jobs: on another machine they may not see that this one holds the lock.
 if workflow.is_main_process:
