@@ -61,6 +61,11 @@ def jobs(printed):
     return {name: int(count) for name, count in rows if name not in ("total", "all")}
 
 
+def failures(printed):
+    """What the last lines say of the jobs that failed."""
+    return [line for line in printed.splitlines() if line.startswith("  failed: ")]
+
+
 def have_data():
     """Whether all data files are at hand, in the mirror or already downloaded."""
     catalogue = yaml.safe_load((ROOT / "workflow/config/datasets.yaml").read_text())

@@ -1,7 +1,6 @@
 """What goes wrong on the way: kills, full disks, damaged files. One clear line, nothing lost."""
 
 import contextlib
-import json
 import os
 import random
 import re
@@ -12,18 +11,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from project import CD, command, copy_project, environment, have_data, run
+from project import CD, command, copy_project, environment, failures, have_data, run
 
 from sdcpd import archive, data, runs
 
 KILLS = int(os.environ.get("SDCPD_KILLS", "3"))  # 10 or more: of the whole smoke scale
 # In them are times, which are never the same twice.
 TIMES = ("timing/", "table1_timing", "claims", "site/", "wall.json", "notebooks/")
-
-
-def failures(printed):
-    """What the last lines say of the jobs that failed."""
-    return [line for line in printed.splitlines() if line.startswith("  failed: ")]
 
 
 def start(project, *targets, log=subprocess.DEVNULL):
@@ -77,7 +71,7 @@ def test_killed_training_goes_on_with_the_same_result(tmp_path):
     resumed = runs.load(fresh / CD)
     assert 0 < resumed.wall["resumed_at_update"] < 8000
     undisturbed = tmp_path / "undisturbed"
-    runs.execute(json.loads((fresh / CD / "run.json").read_text())["settings"], undisturbed, "auto")
+    runs.execute(resumed.settings, undisturbed, "auto")
     for part in ("curve.csv", "models.npz"):
         assert (fresh / CD / part).read_bytes() == (undisturbed / part).read_bytes(), part
 

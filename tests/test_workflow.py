@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from project import CD, copy_project, environment, have_data, jobs, run
+from project import CD, copy_project, environment, failures, have_data, jobs, run
 from test_site import BROWSER, check_in_browser, check_page
 
 from sdcpd import ROOT, runs
@@ -197,7 +197,7 @@ def test_broken_notebook_fails_and_can_be_read(project, before, after, words):
     finally:
         path.write_text(original)
     assert status != 0
-    lines = [line for line in printed.splitlines() if line.startswith("  failed: ")]
+    lines = failures(printed)
     assert len(lines) == 1 and words in lines[0], printed[-3000:]
     if "raise" in after:  # executed up to the broken cell, which is there with its error
         kept = nbformat.read(project / "logs/smoke/fig1_bars_and_stripes.ipynb", as_version=4)

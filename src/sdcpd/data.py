@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import psutil
 import yaml
 
 from . import ROOT
@@ -472,15 +473,5 @@ def whole_file(path, mode="w"):
         part.unlink(missing_ok=True)
     for other in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
         pid = other.suffixes[-2].removeprefix(".")
-        if pid.isdigit() and not _lives(int(pid)):  # killed while it wrote
+        if pid.isdigit() and not psutil.pid_exists(int(pid)):  # killed while it wrote
             other.unlink(missing_ok=True)
-
-
-def _lives(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        return True
-    return True

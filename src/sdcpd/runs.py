@@ -288,11 +288,11 @@ def merge(folders, folder):
         name: _joined([about.get(name) for about in abouts]) for name in abouts[0]
     }
     walls = [part.wall for part in parts]
-    wall = {name: sum(wall[name] for wall in walls) for name in _SUMS}
-    started, finished = min(w["started"] for w in walls), max(w["finished"] for w in walls)
+    wall = {"started": min(w["started"] for w in walls)}
+    wall |= {"finished": max(w["finished"] for w in walls)}
+    wall |= {name: sum(w[name] for w in walls) for name in _SUMS}
     curve = pd.concat(part.curve for part in parts).sort_values(["update", "trial"])
     theta = Parameters(*map(np.concatenate, zip(*(part.theta for part in parts), strict=True)))
-    wall = {"started": started, "finished": finished} | wall
     run = Run(settings, about, curve.reset_index(drop=True), theta, wall, trials)
     save(run, folder)
     for part in folders:  # that with the first trial has them

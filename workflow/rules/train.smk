@@ -58,13 +58,6 @@ use rule train as train_part with:
         f"logs/{SCALE}/{TRAIN}-{{first}}-{{last}}.log",
     benchmark:
         f"logs/benchmarks/{SCALE}/{TRAIN}-{{first}}-{{last}}.tsv"
-    wildcard_constraints:
-        experiment="[a-z0-9_]+",
-        algorithm="[a-z_]+",
-        n_hidden=r"\d+",
-        group="[a-z0-9_.]+",
-        first=r"\d+",
-        last=r"\d+",
     resources:
         mem_mb=3000,
         gpu=int(GPU),
