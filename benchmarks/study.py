@@ -64,6 +64,7 @@ class Study:
             folders = [self.folder / f"sweeps/{name}/{kind}/{a}-{n}h" for a in names]
             if not _finished(settings, folders):
                 runs.execute_sweeps(settings, folders, self.backend, self.data)
+                runs.clear_checkpoints(folders[0])
             say(f"{kind}, {name}, {n} hidden units", map(runs.load_sweep, folders))
 
     def train(self, group, sizes=None):
@@ -77,6 +78,7 @@ class Study:
             folders = [self.folder / f"runs/{name}/{group}/{a}-{n}h" for a in names]
             if not _finished(settings, folders):
                 runs.execute_together(settings, folders, self.backend, self.data)
+                runs.clear_checkpoints(folders[0])
             say(f"{group}, {name}, {n} hidden units", ([runs.load(f)] for f in folders))
 
     def _sweep_settings(self, *which):

@@ -169,6 +169,16 @@ def test_caltech_is_judged_by_its_own_validation_split(real_dataset):
     assert held.valid is None and whole.valid is not None  # not the same images twice
 
 
+@pytest.mark.parametrize("n_rows", [6, 16, 6364, 60_000])
+def test_images_are_left_on_both_sides_of_a_split(n_rows):
+    """Whatever there are: CalTech has fewer with its validation images than MNIST holds out."""
+    rows = np.arange(n_rows)[:, None]
+    whole = data.Dataset(rows, None, np.zeros((2, 1)), (1, 1), rows)
+    held = data._hold_out(whole)
+    assert len(held.test) == n_rows // 6 and len(held.train) == len(held.grey) == n_rows - n_rows // 6
+    np.testing.assert_array_equal(np.concatenate([held.train, held.test]), rows)
+
+
 def test_bars_and_stripes_have_nothing_to_hold_out(tmp_path):
     dataset = load("bars_and_stripes_valid", tmp_path)
     np.testing.assert_array_equal(dataset.train, bars_and_stripes(3))

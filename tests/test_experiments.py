@@ -34,7 +34,7 @@ def check_sweep(settings):
     values = settings["hyperparameters"]
     data.files_of(settings["dataset"])
     for each in values:  # a dataset without files: no catalogue is read each time
-        runs.check_settings(settings | {"dataset": "bars_and_stripes", "hyperparameters": each})
+        runs.canonical(settings | {"dataset": "bars_and_stripes", "hyperparameters": each})
     assert len({json.dumps(each) for each in values}) == len(values)
     return values
 
@@ -79,7 +79,7 @@ def test_settings_of_every_run_are_accepted(scale):
     seen = set()
     for name, n_hidden, algorithm in combinations(config):
         found = run_settings(config, GROUPS, name, group_of(name), algorithm, n_hidden)
-        runs.check_settings(found)
+        runs.canonical(found)
         assert (found["algorithm"], found["n_hidden"]) == (algorithm, n_hidden)
         assert found["seed"] == config["seed"]
         experiment = config["experiments"][name]
@@ -292,4 +292,4 @@ def test_step_matched():
     assert found == {"sdcp": {"learning_rate": 0.2}, "cg": {"learning_rate": 1.2}}
     for algorithm, values in found.items():
         groups = {"step_matched": {"mnist": {algorithm: values}}}
-        runs.check_settings(run_settings(PAPER, groups, "mnist", "step_matched", algorithm, 500))
+        runs.canonical(run_settings(PAPER, groups, "mnist", "step_matched", algorithm, 500))

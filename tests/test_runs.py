@@ -41,8 +41,14 @@ def settings(algorithm="cd", **changes):
     } | changes
 
 
-def execute(algorithm="cd", folder=None, **changes):
-    return runs.execute(settings(algorithm, **changes), folder, "numpy")
+def execute(algorithm="cd", folder=None, refuse_used=False, **changes):
+    given = settings(algorithm, **changes)
+    return runs.execute(given, folder, "numpy", refuse_used=refuse_used)
+
+
+def run_files(folder):
+    """The files that a run leaves, but for what the end of its job deletes."""
+    return {p.name for p in folder.iterdir() if not p.match("checkpoint-*.npz")} - {".lock"}
 
 
 def rate(value):
@@ -157,7 +163,7 @@ def test_evaluation_updates(epochs, batch_size, every, also, expected):
 
 def test_run_file_round_trip(tmp_path):
     run = execute("sdcp_d", tmp_path / "new" / "run", ais=AIS)
-    assert {p.name for p in (tmp_path / "new" / "run").iterdir()} == {*runs.FILES, snapshots.NAME}
+    assert run_files(tmp_path / "new" / "run") == {*runs.FILES, snapshots.NAME}
     loaded = runs.load(tmp_path / "new" / "run")
     assert loaded.settings == run.settings == settings("sdcp_d", ais=AIS)
     assert (loaded.provenance, loaded.wall) == (run.provenance, run.wall)
@@ -252,7 +258,7 @@ def test_never_unpickles(copy, tmp_path):
 
 @pytest.mark.parametrize("algorithm", STEPS)
 def test_right_settings_are_accepted(algorithm):
-    runs.check_settings(settings(algorithm, epochs=1.5, ais=AIS))
+    runs.canonical(settings(algorithm, epochs=1.5, ais=AIS))
 
 
 @pytest.mark.parametrize(
@@ -289,7 +295,7 @@ def test_wrong_settings_are_refused_in_one_line(changes, words, tmp_path):
     given = {name: v for name, v in settings(**changes).items() if v is not ...}
     kind = data.DataError if "dataset" in changes else runs.RunError
     with pytest.raises(kind):
-        runs.check_settings(given)
+        runs.canonical(given)
     with pytest.raises(kind) as error:
         runs.execute(given, tmp_path / "run", "numpy")
     assert words in str(error.value) and "\n" not in str(error.value)
@@ -369,28 +375,99 @@ def once(monkeypatch, owner, name, when):
 )
 def test_interrupted_run_goes_on(owner, name, when, resumed_at, tmp_path, monkeypatch):
     undisturbed = execute("sdcp_d", tmp_path / "undisturbed")
-    folder, checkpoint = tmp_path / "run", tmp_path / "run" / "checkpoint-0.npz"
+    folder = tmp_path / "run"
     once(monkeypatch, owner, name, when)
     with pytest.raises(Interruption):
         execute("sdcp_d", folder)
-    assert {p.name for p in folder.iterdir()} == {"checkpoint-0.npz", snapshots.NAME}
+    (checkpoint,) = folder.glob("checkpoint-*.npz")
+    assert run_files(folder) == {snapshots.NAME}
     run = execute("sdcp_d", folder)
     assert run.wall["resumed_at_update"] == resumed_at
     assert undisturbed.wall["resumed_at_update"] == 0
-    assert not checkpoint.exists()
     assert_equal(run, undisturbed)
     for part in ("curve.csv", "models.npz", "run.json"):
         assert (folder / part).read_bytes() == (tmp_path / "undisturbed" / part).read_bytes()
 
 
 @pytest.mark.parametrize("changes", [rate(0.2), {"seed": 2}, {"epochs": 3}], ids=str)
-def test_checkpoint_of_other_settings_is_not_used(changes, tmp_path, monkeypatch):
+def test_checkpoint_of_other_settings_is_neither_used_nor_lost(changes, tmp_path, monkeypatch):
     once(monkeypatch, runs.Progress, "update", lambda self, done: done == 5)
     with pytest.raises(Interruption):
         execute(folder=tmp_path)
+    (theirs,) = tmp_path.glob("checkpoint-*.npz")
+    content = theirs.read_bytes()
+    with pytest.raises(runs.RunError, match="interrupted: choose another folder, or delete it"):
+        execute(folder=tmp_path, refuse_used=True, **changes)
     run = execute(folder=tmp_path, **changes)
     assert run.wall["resumed_at_update"] == 0
     assert_equal(run, execute(**changes))
+    assert theirs.read_bytes() == content
+    (tmp_path / "run.json").unlink()
+    runs.clear_checkpoints(tmp_path)
+    assert not list(tmp_path.glob("checkpoint-*"))
+
+
+def test_a_folder_with_its_own_checkpoint_only_is_not_refused(tmp_path, monkeypatch):
+    once(monkeypatch, runs.Progress, "update", lambda self, done: done == 5)
+    with pytest.raises(Interruption):
+        execute(folder=tmp_path)
+    assert execute(folder=tmp_path, refuse_used=True).wall["resumed_at_update"] == 3
+    with pytest.raises(runs.RunError, match="holds a run already"):
+        execute(folder=tmp_path, refuse_used=True)
+
+
+def test_a_finished_run_is_there_at_once_until_its_checkpoints_are_cleared(tmp_path):
+    """What fails after a training, such as its picture, does not cost it."""
+    first = execute("pcd", tmp_path)
+    (tmp_path / "run.json").unlink()
+    again = execute("pcd", tmp_path)
+    assert again.wall["resumed_at_update"] == first.curve["update"].max()
+    assert_equal(again, first)
+    runs.clear_checkpoints(tmp_path)
+    assert execute("pcd", tmp_path).wall["resumed_at_update"] == 0
+
+
+def test_two_trainings_into_one_folder(tmp_path, monkeypatch):
+    """The second is refused, and the first is undisturbed."""
+    monkeypatch.setattr(runs.time, "sleep", lambda seconds: None)
+    told = []
+
+    def look(self, done):
+        if not told:
+            with pytest.raises(runs.RunError, match="another process trains into this") as error:
+                execute(folder=tmp_path, seed=5)
+            told.append(str(error.value))
+
+    monkeypatch.setattr(runs.Progress, "update", look)
+    assert_equal(execute(folder=tmp_path), execute())
+    assert str(tmp_path) in told[0] and "\n" not in told[0]
+
+
+@pytest.mark.parametrize("algorithm", STEPS)
+def test_equal_settings_train_the_same_model(algorithm, tmp_path, monkeypatch):
+    """Whatever the order of their names, and with 1 or 1.0; resumed from each other, too."""
+
+    def reversed_(values):
+        return dict(reversed(values.items()))
+
+    values = HYPER[algorithm] | {"learning_rate": 1}
+    given = settings(algorithm, ais=AIS, hyperparameters=values)
+    other = reversed_(given) | {
+        "hyperparameters": reversed_(values) | {"learning_rate": 1.0},
+        "ais": reversed_(AIS),
+        "epochs": 2.0,
+        "evaluate": {"also": [0.0], "every": 1.0},
+    }
+    expected = runs.execute(given, tmp_path / "given", "numpy")
+    assert_equal(runs.execute(other, tmp_path / "other", "numpy"), expected)
+    for name in ("run.json", "curve.csv", "models.npz"):
+        assert (tmp_path / "other" / name).read_bytes() == (tmp_path / "given" / name).read_bytes()
+    once(monkeypatch, runs.Progress, "update", lambda self, done: done == 5)
+    with pytest.raises(Interruption):
+        runs.execute(given, tmp_path / "resumed", "numpy")
+    resumed = runs.execute(other, tmp_path / "resumed", "numpy")
+    assert resumed.wall["resumed_at_update"] == 3
+    assert_equal(resumed, expected)
 
 
 @pytest.mark.parametrize("name", ["numpy", "numba"])
@@ -519,7 +596,7 @@ def test_runs_side_by_side_are_those_made_alone(algorithm, tmp_path):
         for part in ("curve.csv", "models.npz", "run.json"):
             expected = (tmp_path / "alone" / folder.name / part).read_bytes()
             assert (folder / part).read_bytes() == expected
-        assert {p.name for p in folder.iterdir()} == {*runs.FILES, snapshots.NAME}
+        assert run_files(folder) == {*runs.FILES, snapshots.NAME}
 
 
 def test_settings_reach_the_training_each_runs_own(monkeypatch):
@@ -629,12 +706,13 @@ def test_interrupted_between_groups(room_for_two, tmp_path, monkeypatch):
     folder = tmp_path / "run"
     with pytest.raises(Interruption):
         execute("pcd", folder, trials=4)
-    assert {p.name for p in folder.glob("check*")} == {"checkpoint-0.npz", "checkpoint-1.npz"}
+    assert len(list(folder.glob("checkpoint-*.npz"))) == 2
     run = execute("pcd", folder, trials=4)
     assert done == [*range(1, 12), *range(10, 13)]
     assert run.wall["resumed_at_update"] == 6 + 3
     assert_equal(run, undisturbed)
-    assert {p.name for p in folder.iterdir()} == {*runs.FILES, snapshots.NAME}
+    runs.clear_checkpoints(folder)
+    assert {p.name for p in folder.iterdir()} == {*runs.FILES, snapshots.NAME, ".lock"}
 
 
 @pytest.mark.parametrize("algorithm", ["pcd", "sdcp_d"])
@@ -774,7 +852,7 @@ def test_each_setting_of_a_sweep_is_the_run_made_alone(tmp_path):
             expected = runs.execute(alone, None, "numpy").curve
             pd.testing.assert_frame_equal(run.curve, expected, check_exact=True)
     for name in ("cd", "sdcp_d"):
-        files = sorted(path.name for path in (tmp_path / name).iterdir())
+        files = sorted(run_files(tmp_path / name))
         assert files == sorted(runs.SWEEP_FILES)
 
 
@@ -800,14 +878,13 @@ def test_interrupted_sweeps_go_on(tmp_path, monkeypatch):
     once(monkeypatch, runs.Progress, "update", lambda self, done: done == 5)
     with pytest.raises(Interruption):
         execute_sweeps(sweeps_of_two(), *folders)
-    assert [p.name for p in tmp_path.rglob("*.*")] == ["checkpoint-0.npz"]
+    assert len(list(tmp_path.rglob("*.npz"))) == 1
     resumed = execute_sweeps(sweeps_of_two(), *folders)
     assert resumed[0][0].wall["resumed_at_update"] == 3
     for sweep, expected in zip(resumed, undisturbed, strict=True):
         for one, other in zip(sweep, expected, strict=True):
             pd.testing.assert_frame_equal(one.curve, other.curve, check_exact=True)
     assert [(folder / "curve.csv.gz").read_bytes() for folder in folders] == written
-    assert not list(tmp_path.rglob("checkpoint*"))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -123,9 +123,11 @@ def _cpu_name():
 def key(*fields):
     """A 128-bit Philox key, shape (2,) uint64, from numbers and names.
 
-    Different fields give independent streams; equal fields the same stream everywhere.
+    Different fields give independent streams; equal fields, whatever the order of names in them,
+    the same stream everywhere.
     """
-    digest = hashlib.blake2b(json.dumps(fields).encode(), digest_size=16).digest()
+    text = json.dumps(fields, sort_keys=True)
+    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
     return np.frombuffer(digest, dtype="<u8").astype(np.uint64)
 
 

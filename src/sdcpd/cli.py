@@ -75,8 +75,7 @@ def train(options):
 
     _check_options(options)
     dataset = _load_data(options.dataset)
-    settings = _settings(options, dataset)
-    runs.check_settings(settings)
+    settings = runs.canonical(_settings(options, dataset))
     stem = f"{Path(options.dataset).stem}-{options.algorithm}-{settings['n_hidden']}h"
     folder = options.output or Path("results/by_hand") / stem
     _check_writable(folder)
@@ -91,7 +90,7 @@ def train(options):
         print(f"{folder} holds this run already; delete it to train again")
     else:
         with np.errstate(all="ignore"):  # a trial that diverges is marked in the run file
-            run = runs.execute(settings, folder, options.backend, DATA)
+            run = runs.execute(settings, folder, options.backend, DATA, refuse_used=True)
     values = ", ".join(f"{name} {value:g}" for name, value in settings["hyperparameters"].items())
     print(f"{_title(run)}: {values}; {run.provenance['device']}, {run.provenance['engine']}")
     print(f"average log-likelihood in nats, mean over trials; log Z {_how(settings['ais'])}")
@@ -105,6 +104,7 @@ def train(options):
         return _fail(f"every trial diverged, see {folder}: use a smaller --learning-rate", 1)
     images = _generate(run, 25, options.sample_steps, settings["seed"], options.backend)
     _draw(run, images, options.sample_steps, folder / "samples.png")
+    runs.clear_checkpoints(folder)
     print(f"In {folder}: {', '.join(runs.FILES)} (the run file), curve.png, samples.png")
     return 0
 
@@ -266,7 +266,6 @@ def _settings(options, dataset):
         settings["epochs"] = EPOCHS
     settings |= {name: given[name] for name in settings if name in given}
     settings["hyperparameters"] |= {n: given[n] for n in HYPERPARAMETERS if n in given}
-    settings["epochs"] = float(settings["epochs"])
     evaluation = {"every": options.evaluate_every or settings["epochs"] / 10, "also": [0]}
     exact = min(n_hidden, dataset.train.shape[1]) <= EXACT
     return settings | {"evaluate": evaluation, "ais": _ais(options, None if exact else AIS)}

@@ -67,7 +67,8 @@ def sizes_of(dataset):
     n_visible, n_train, n_all = SIZES[family]
     if name == dataset or "mnist" not in family:  # some 2,300 too many of CalTech's, if held out
         return n_visible, n_train, n_all
-    return n_visible, n_train - data.HELD_OUT, n_all - data.HELD_OUT
+    held_out = n_train // data.HELD_OUT
+    return n_visible, n_train - held_out, n_all - held_out
 
 
 def replicas(settings):

@@ -14,8 +14,8 @@ and, where the paper leaves a choice open, the same with the other choice:
     kannada_mnist_bernoulli  our seeded Bernoulli binarization of the grey images
 
 ``mnist_valid`` etc., for the choice of hyperparameters: the test images stay out of sight, and in
-their place are the validation split of CalTech, or the last 10,000 training images of the others,
-which are then not trained on. Bars & Stripes has nothing to hold out: all patterns are trained on.
+their place are the validation split of CalTech, or the last sixth of the training images of the
+others, which are then not trained on. Bars & Stripes has nothing to hold out: all patterns are trained on.
 
 The path of a .npy or .npz file is the name of a dataset, too: see ``read_own``.
 
@@ -49,7 +49,7 @@ CATALOGUE = ROOT / "workflow/config/datasets.yaml"
 GREY_THRESHOLD = 128  # a Kannada-MNIST pixel this bright or brighter is on
 BERNOULLI_SEED = 2008  # of our binarizations
 VALID = "_valid"  # at the end of a dataset's name
-HELD_OUT = 10_000  # training images that stand in for the test images
+HELD_OUT = 6  # the last 1/6 of the training images stands in for the test images
 
 
 class DataError(RuntimeError):
@@ -164,9 +164,9 @@ def _hold_out(dataset):
         return dataset
     if dataset.valid is not None:
         return dataset._replace(valid=None, test=dataset.valid)
-    grey = None if dataset.grey is None else dataset.grey[:-HELD_OUT]
-    train, test = dataset.train[:-HELD_OUT], dataset.train[-HELD_OUT:]
-    return dataset._replace(train=train, test=test, grey=grey)
+    kept = len(dataset.train) - len(dataset.train) // HELD_OUT
+    grey = None if dataset.grey is None else dataset.grey[:kept]
+    return dataset._replace(train=dataset.train[:kept], test=dataset.train[kept:], grey=grey)
 
 
 def files_of(name):

@@ -17,6 +17,7 @@ same without models: ``hyperparameters`` is a list, and a column ``setting`` of 
 compressed, counts in it.
 """
 
+import fcntl
 import gzip
 import hashlib
 import io
@@ -26,7 +27,7 @@ import shutil
 import subprocess
 import time
 import zlib
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -128,8 +129,18 @@ class Run(NamedTuple):
         return self.theta.select(slice(row, row + 1)), trial
 
 
-def execute(settings, folder=None, backend_name="auto", data_folder=ROOT / "data", trials=None):
+def execute(
+    settings,
+    folder=None,
+    backend_name="auto",
+    data_folder=ROOT / "data",
+    trials=None,
+    refuse_used=False,
+):
     """Train and evaluate the trials of a run, and write its run file.
+
+    Its checkpoints stay, for what may fail between this and the end of a job, until
+    ``clear_checkpoints``: given again, a finished run is there at once.
 
     Parameters
     ----------
@@ -143,6 +154,9 @@ def execute(settings, folder=None, backend_name="auto", data_folder=ROOT / "data
     data_folder : path
     trials : range, optional
         Their numbers. Default: all. Fewer give a part of the run, see ``merge``.
+    refuse_used : bool
+        Raise RunError where ``folder`` holds a finished run, or what an interrupted one of other
+        settings has left.
 
     Returns
     -------
@@ -153,7 +167,8 @@ def execute(settings, folder=None, backend_name="auto", data_folder=ROOT / "data
     RunError, data.DataError, backend.BackendError
         One line that says what is wrong and what to do.
     """
-    return execute_together([settings], [folder], backend_name, data_folder, trials=trials)[0]
+    how = {"trials": trials, "refuse_used": refuse_used}
+    return execute_together([settings], [folder], backend_name, data_folder, **how)[0]
 
 
 def execute_together(
@@ -163,6 +178,7 @@ def execute_together(
     data_folder=ROOT / "data",
     checkpoints_in=None,
     trials=None,
+    refuse_used=False,
 ):
     """Several runs side by side, as ``execute`` would make them one after the other.
 
@@ -177,14 +193,15 @@ def execute_together(
         Default: the first folder.
     trials : range, optional
         As in ``execute``, of every run.
+    refuse_used : bool
+        As in ``execute``, of ``checkpoints_in``.
 
     Returns
     -------
     list of Run
     """
     checkpoints_in = checkpoints_in or folders[0]
-    for settings in all_settings:
-        check_settings(settings)
+    all_settings = [canonical(settings) for settings in all_settings]
     s = all_settings[0]
     own = {"algorithm", "n_gibbs_steps", "n_inner_iterations", "hyperparameters", "seed", "trials"}
     different = {n for t in all_settings for n in {*SETTINGS} - own if t[n] != s[n]}
@@ -192,6 +209,17 @@ def execute_together(
         different.add("n_gibbs_steps × n_inner_iterations")
     if different:
         raise RunError(f"runs side by side must have the same {', '.join(sorted(different))}")
+    with ExitStack() as locks:
+        for folder in filter(None, dict.fromkeys([checkpoints_in, *folders])):
+            locks.enter_context(_alone_in(Path(folder)))
+        where = folders, backend_name, data_folder, checkpoints_in
+        return _execute_together(all_settings, *where, trials, refuse_used)
+
+
+def _execute_together(
+    all_settings, folders, backend_name, data_folder, checkpoints_in, trials, refuse_used
+):
+    s = all_settings[0]
     chosen = engine.select(backend_name)
     started = datetime.now(UTC)
     dataset = data.load(s["dataset"], data_folder)
@@ -208,13 +236,17 @@ def execute_together(
     names = "+".join(dict.fromkeys(t["algorithm"] for t in all_settings))
     title = f"{Path(s['dataset']).name} {names} {s['n_hidden']}h"
     progress = Progress(title, points[-1] * len(groups))
+    named = dataset.sha256 or s["dataset"]  # where an own file lies is of no consequence
+    owners = [fingerprint([named, group], chosen) for group in groups]
     checkpoints = [None] * len(groups)
-    if checkpoints_in:
-        checkpoints = [Path(checkpoints_in) / f"checkpoint-{i}.npz" for i in range(len(groups))]
+    if checkpoints_in:  # each with the name of its owner: none takes another's place
+        checkpoints = [Path(checkpoints_in) / f"checkpoint-{own[:12]}.npz" for own in owners]
+    if refuse_used:
+        _refuse_used(Path(checkpoints_in), checkpoints)
     try:
         results = [
-            _train(group, places[i * size :], dataset, points, chosen, checkpoints[i], progress, i)
-            for i, group in enumerate(groups)
+            _train(group, places[i * size :], dataset, points, chosen, *of_group, progress, i)
+            for i, (group, *of_group) in enumerate(zip(groups, owners, checkpoints, strict=True))
         ]
     except Exception as error:
         if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
@@ -248,10 +280,48 @@ def execute_together(
             save(run, folder)
         finished.append(run)
         first = rows.stop
-    if checkpoints_in:  # an interrupted run may have had more groups than this one
-        for checkpoint in Path(checkpoints_in).glob("checkpoint-*.npz"):
-            checkpoint.unlink()
     return finished
+
+
+@contextmanager
+def _alone_in(folder):
+    """Until the end of this context no other process trains into ``folder``.
+
+    The system takes the lock away when a process ends, however. One that is being killed gets
+    some seconds for that.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "a") as file:
+        for attempt in range(10):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if attempt == 9:
+                    message = "another process trains into this folder: wait for it, or choose another"
+                    raise RunError(f"{folder}: {message}") from None
+                time.sleep(0.5)
+                continue
+            except OSError:  # a file system that has no locks
+                pass
+            break
+        yield
+
+
+def _refuse_used(folder, own):
+    if (folder / "run.json").exists():
+        raise RunError(f"{folder} holds a run already: choose another folder, or delete it")
+    others = sorted({*folder.glob("checkpoint-*.npz")} - {*own})
+    if others:
+        raise RunError(
+            f"{others[0]} is of a training of other settings, data, code or engine that was "
+            "interrupted: choose another folder, or delete it"
+        )
+
+
+def clear_checkpoints(folder):
+    """Delete all checkpoints of a run or sweep that needs them no more."""
+    for checkpoint in Path(folder).glob("checkpoint-*.npz"):
+        checkpoint.unlink()
 
 
 def merge(folders, folder):
@@ -334,15 +404,17 @@ def execute_sweeps(all_settings, folders, backend_name="auto", data_folder=ROOT 
     for settings, folder in zip(all_settings, folders, strict=True):
         sweep = [next(found)._replace(theta=None) for _ in settings["hyperparameters"]]
         curve = pd.concat(run.curve.assign(setting=i) for i, run in enumerate(sweep))
+        values = [run.settings["hyperparameters"] for run in sweep]
+        settings = sweep[0].settings | {"hyperparameters": values}
         save(sweep[0]._replace(settings=settings, curve=curve), folder)
         sweeps.append(sweep)
     return sweeps
 
 
-def _train(replicas, places, dataset, points, chosen, checkpoint, progress, groups_before):
+def _train(replicas, places, dataset, points, chosen, own, checkpoint, progress, groups_before):
     """Train ``replicas``, a list of (settings, trial), side by side.
 
-    ``places``: for each of them the folder of its snapshots, or None.
+    ``places``: for each of them the folder of its snapshots, or None. ``own``: their fingerprint.
     """
     xp, s = chosen.xp, replicas[0][0]
     train_mean = dataset.train.mean(0, dtype=np.float64)
@@ -350,8 +422,7 @@ def _train(replicas, places, dataset, points, chosen, checkpoint, progress, grou
     test = images if dataset.test is dataset.train else xp.asarray(dataset.test)
     valid = None if dataset.valid is None else xp.asarray(dataset.valid)
     fresh = dataset.grey is not None  # binarized anew at every visit
-    named = dataset.sha256 or s["dataset"]  # where an own file lies is of no consequence
-    own = fingerprint([named, replicas], chosen)
+    named = dataset.sha256 or s["dataset"]
     pictures = {
         replica: Snapshots(folder, own, dataset.test)
         for replica, folder in enumerate(places[: len(replicas)])
@@ -442,8 +513,16 @@ def _no_memory(s, n_replicas):
     )
 
 
-def check_settings(settings):
-    """Raise RunError unless ``settings`` has exactly the right names and types."""
+def canonical(settings):
+    """``settings`` in the one form that random keys, fingerprints and run files use.
+
+    Equal settings give the same whatever the order of their names, and for 1 and 1.0.
+
+    Raises
+    ------
+    RunError
+        Unless ``settings`` has exactly the right names and types.
+    """
     _check_names("settings", settings, SETTINGS, SETTINGS)
     if settings["algorithm"] not in STEPS:
         known = ", ".join(STEPS)
@@ -459,8 +538,20 @@ def check_settings(settings):
     for name in _POSITIVE & set(numbers):
         if not 0 < numbers[name] < float("inf"):
             raise RunError(f"{name} must be positive, not {numbers[name]!r}")
-    if not all(isinstance(e, (int, float)) and e >= 0 for e in settings["evaluate"]["also"]):
+    also = settings["evaluate"]["also"]
+    if not all(isinstance(e, (int, float)) and 0 <= e < float("inf") for e in also):
         raise RunError("evaluate: also must list epochs, none of them negative")
+    values, ais, evaluate = (settings[name] for name in ("hyperparameters", "ais", "evaluate"))
+    return {name: settings[name] for name in SETTINGS} | {
+        "epochs": _plain(settings["epochs"]),
+        "evaluate": {"every": _plain(evaluate["every"]), "also": [*map(_plain, evaluate["also"])]},
+        "hyperparameters": {name: float(values[name]) for name in sorted(values)},
+        "ais": ais and {name: ais[name] for name in _AIS},
+    }
+
+
+def _plain(number):
+    return int(number) if number == int(number) else float(number)
 
 
 def _check_names(what, given, types, needed):

@@ -17,6 +17,7 @@ import devices
 import papermill
 import psutil
 from failures import fail
+from ipykernel.kernelspec import write_kernel_spec
 from pages import notebook_page
 from traitlets.config import Config
 
@@ -83,7 +84,9 @@ try:
         threading.Thread(target=watch, args=[done, folder], daemon=True).start()
         devices.take(snakemake.resources.get("gpu", 0))
         files = {"transport": "ipc", "connection_file": f"{folder}/kernel.json"}
-        os.environ["IPYTHONDIR"] = folder
+        os.environ["IPYTHONDIR"] = os.environ["JUPYTER_PATH"] = folder
+        # this Python, whatever kernels of the same name the user or the machine has
+        write_kernel_spec(Path(folder, "kernels/python3"))
         papermill.execute_notebook(
             snakemake.input.notebook,
             working,
@@ -97,7 +100,11 @@ try:
         )
     page = notebook_page(working, name)
     Path(snakemake.output.html).write_text(page, encoding="utf-8")
-    working.replace(snakemake.output.notebook)
+    shutil.move(working, snakemake.output.notebook)  # perhaps to another file system
+    # Only now: had anything failed before, snakemake would have deleted the finished training.
+    for folder in {Path(file).parent for file in snakemake.output}:
+        for checkpoint in folder.glob("checkpoint-*.npz"):
+            checkpoint.unlink()
 except papermill.PapermillExecutionError as error:
     fail(name, f"{name}: {error.ename}: {error.evalue} (the failing cell: {working})")
 except RuntimeError as error:
