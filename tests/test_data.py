@@ -192,13 +192,13 @@ def test_test_images_stay_out_of_sight(name, tmp_path, monkeypatch):
     """Each image has a number of its own, in binary."""
     numbers = np.arange(30)
     images = ((numbers[:, None] >> np.arange(784).clip(max=31)) & 1).astype(np.uint8)
-    monkeypatch.setattr(data, "HELD_OUT", 7)
+    monkeypatch.setattr(data, "HELD_OUT", 3)  # of 20 images: 6
     monkeypatch.setattr(data, "_verified", lambda path, file: path)
     monkeypatch.setitem(data._READERS, name, lambda *paths: (images[:20], None, images[20:]))
     held = load(f"{name}_valid", tmp_path)
     weights = 2 ** np.arange(5)
-    assert (held.train[:, :5] @ weights).tolist() == list(range(13))
-    assert (held.test[:, :5] @ weights).tolist() == list(range(13, 20))
+    assert (held.train[:, :5] @ weights).tolist() == list(range(14))
+    assert (held.test[:, :5] @ weights).tolist() == list(range(14, 20))
     assert (load(name, tmp_path).test[:, :5] @ weights).tolist() == list(range(20, 30))
     assert data.files_of(f"{name}_valid") == data.files_of(name)
 
@@ -329,8 +329,7 @@ def test_mnist_that_is_binarized_anew_has_its_grey_levels_too(tmp_path, catalogu
     catalogue(contents, datasets={"mnist_fresh": files, "mnist_bernoulli": files})
     for file, content in contents.items():
         put(tmp_path, content, file)
-    monkeypatch.setattr(data, "HELD_OUT", 4)
-    for end, rows in (("", 9), ("_valid", 5)):
+    for end, rows in (("", 9), ("_valid", 8)):
         fresh, fixed = (load(f"mnist_{name}{end}", tmp_path) for name in ("fresh", "bernoulli"))
         assert fixed.grey is None and fresh.grey.dtype == np.uint8 and fresh.valid is None
         np.testing.assert_array_equal(fresh.grey, grey.reshape(9, 20)[:rows])
