@@ -53,7 +53,6 @@ onstart:
 
 
 onerror:
-    sys.path.insert(0, "workflow/scripts")
     try:
         from make_site import write_after_failure
 

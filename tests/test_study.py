@@ -37,7 +37,7 @@ def test_study_fills_the_archive_that_the_workflow_reads(tmp_path):
     for target in targets:
         assert "archived runs" in Path(fresh / target).with_suffix(".svg").read_text(), target
     # What is adopted is what the notebook would choose.
-    path = fresh / "results/smoke/notebooks/figS_tuning_bars_and_stripes_4h.ipynb"
+    path = fresh / "results/notebooks/figS_tuning_bars_and_stripes_4h.ipynb"
     cells = nbformat.read(path, as_version=4).cells
     said = [o.get("text", "") for cell in cells for o in cell.get("outputs", [])]
     assert not [text for text in said if "snakemake --cores all adopt" in text]

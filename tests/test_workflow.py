@@ -58,9 +58,9 @@ def test_smoke_makes_every_figure_and_table(project):
     for name in names:
         for file in made(name):
             assert (project / file).stat().st_size > 100, file
-        html = (project / f"results/smoke/notebooks/{name}.html").read_text()
+        html = (project / f"results/notebooks/{name}.html").read_text()
         assert "<html" in html
-        notebook = nbformat.read(project / f"results/smoke/notebooks/{name}.ipynb", as_version=4)
+        notebook = nbformat.read(project / f"results/notebooks/{name}.ipynb", as_version=4)
         code = [cell for cell in notebook.cells if cell.cell_type == "code"]
         assert all(cell.execution_count for cell in code), name
         assert not [o for cell in code for o in cell.outputs if o.output_type == "error"]
@@ -147,7 +147,7 @@ def test_site_shows_what_was_made(project, tmp_path):
     assert "Not made" not in index.text and str(project) not in index.text
     for page in site.glob("notebooks/*.html"):
         check_page(page)
-    figures = [page.stem for page in (project / "results/smoke/notebooks").glob("fig*.html")]
+    figures = [page.stem for page in (project / "results/notebooks").glob("fig*.html")]
     assert len(figures) > 10
     for name in (*figures, "figS_validation_2017"):
         assert f"images/{name}.svg" in index.resources

@@ -126,8 +126,8 @@ def _settings(config, experiment, algorithm, n_hidden):
 
 
 def _complete(config, experiment, algorithm, values):
-    """Hyperparameters in a fixed order: that of the keys in the file must not rerun anything."""
-    values = dict(sorted(values.items()))
+    """Hyperparameters in one form: the order of keys in the file, or 1 for 1.0, reruns nothing."""
+    values = {name: float(values[name]) for name in sorted(values)}
     if algorithm == "cg":
         values["sliding_factor"] = config["experiments"][experiment]["sliding_factor"]
     return values

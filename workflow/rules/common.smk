@@ -8,11 +8,21 @@ from math import prod
 from pathlib import Path
 
 import yaml
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, validators
 from jsonschema.exceptions import best_match
 from snakemake.exceptions import WorkflowError
 
+import sdcpd
 from sdcpd import archive, data, engine, experiments, measurements, runs
+
+sys.path.insert(0, "workflow/scripts")
+from sources import content_of, sources_of
+
+if sdcpd.ROOT != Path.cwd().resolve():
+    raise WorkflowError(
+        f"the package in use is that of {sdcpd.ROOT}, not of this folder: where this is a copy, "
+        "delete its .venv; then run the same command again"
+    )
 
 
 # On a cluster it runs where the workflow does: there is the internet.
@@ -57,10 +67,15 @@ with open("workflow/config/datasets.yaml") as file:
     DATASETS = yaml.safe_load(file)
 
 
+# To JSON Schema 2019.0 is an integer; to the jobs it is none.
+WHOLE = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
+Validator = validators.extend(Draft202012Validator, type_checker=WHOLE)
+
+
 def check_schema(name, values):
     """One line for the first violation; snakemake's own validate() prints the whole schema."""
     with open(f"workflow/schemas/{name}.schema.yaml") as file:
-        error = best_match(Draft202012Validator(yaml.safe_load(file)).iter_errors(values))
+        error = best_match(Validator(yaml.safe_load(file)).iter_errors(values))
     if error:
         where = ".".join(str(part) for part in error.absolute_path)
         raise WorkflowError(": ".join(part for part in (name, where, error.message) if part))

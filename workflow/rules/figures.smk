@@ -4,9 +4,8 @@
 rule curves:
     input:
         lambda wildcards: files(sum(curve_runs(wildcards.name), []), runs.FILES),
-        sources("archive.py", "runs.py", "plots.py"),
         "workflow/reference/published_curves_2019.csv",
-        notebook="notebooks/curves.ipynb",
+        **run_by("curves"),
     output:
         **figure("Likelihood curves", "../report/curves.rst"),
         table="figures/{name}.csv",
@@ -19,6 +18,7 @@ rule curves:
     conda:
         ENVIRONMENT
     params:
+        content=content_of("notebooks/curves.ipynb"),
         parameters=curve_parameters,
     message:
         "Draw {wildcards.name}"
@@ -29,8 +29,7 @@ rule curves:
 rule samples:
     input:
         lambda wildcards: files(run_folders(*SAMPLE_FIGURES[wildcards.name]), runs.FILES),
-        sources("archive.py", "plots.py", "sampling.py", *runs.SOURCES),
-        notebook="notebooks/samples.ipynb",
+        **run_by("samples"),
     output:
         **figure("Generated samples", "../report/samples.rst"),
         images="figures/{name}.npz",
@@ -46,6 +45,7 @@ rule samples:
         mem_mb=2000,
         gpu=int(GPU),
     params:
+        content=content_of("notebooks/samples.ipynb"),
         parameters=sample_parameters,
     message:
         "Generate {wildcards.name}"

@@ -90,6 +90,15 @@ def sources(*names):
     return [f"src/sdcpd/{name}" for name in names]
 
 
+def run_by(notebook):
+    """Inputs of a rule: a notebook and the package's modules that it uses.
+
+    A notebook that Jupyter has saved is another file; it is ``content_of`` that counts.
+    """
+    path = f"notebooks/{notebook}.ipynb"
+    return {"notebook": ancient(path), "sources": sources_of(path)}
+
+
 # ----------------------------------------------------------------------- figures and tables
 
 
@@ -240,11 +249,15 @@ def one_of(names):
 
 
 def executed(name):
-    """The executed notebook behind a figure or table, and its HTML, which the report shows."""
+    """The executed notebook behind a figure or table, and its HTML, which the report shows.
+
+    Where they lie, as figures and tables do, depends on no configuration: of a job that has an
+    output for each, Snakemake knows what made it for some only, and then nothing of all.
+    """
     return {
-        "notebook": f"{RESULTS}/notebooks/{name}.ipynb",
+        "notebook": f"results/notebooks/{name}.ipynb",
         "html": report(
-            f"{RESULTS}/notebooks/{name}.html",
+            f"results/notebooks/{name}.html",
             caption="../report/notebook.rst",
             category="Executed notebooks",
             labels={"notebook": name},
@@ -482,7 +495,7 @@ def study_epochs(kind, experiment):
     return PAPER[kind]["experiments"][experiment].get("epochs", of_all)
 
 
-TIMING = f"{RESULTS}/timing/table1.json"
+TIMING = "results/timing/table1.json"
 ARCHIVED_TIMING = f"{ARCHIVE}/timing/table1.json"
 if not (USES_ARCHIVE and Path(ARCHIVED_TIMING).exists()):
     ARCHIVED_TIMING = None

@@ -120,7 +120,7 @@ rule site:
         [f"figures/{name}.{suffix}" for name, suffix in SITE_FILES],
         [f"figures/{name}.md" for name, suffix in SITE_FILES if suffix == "csv"],
         [
-            f"{RESULTS}/notebooks/{name}.{suffix}"
+            f"results/notebooks/{name}.{suffix}"
             for name in dict.fromkeys(SITE_NOTEBOOKS.values())
             for suffix in ("ipynb", "html")
         ],

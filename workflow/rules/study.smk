@@ -5,8 +5,8 @@
 rule sweep:
     input:
         lambda wildcards: data_files(wildcards.experiment),
-        sources("experiments.py", *runs.SOURCES),
-        notebook="notebooks/sweep.ipynb",
+        sources(*runs.SOURCES),
+        notebook=ancient("notebooks/sweep.ipynb"),
     output:
         [f"{SWEEP}/{part}" for part in runs.SWEEP_FILES],
         notebook=f"{RESULTS}/notebooks/{SWEPT}.ipynb",
@@ -37,6 +37,7 @@ rule sweep:
         mem_mb=3000,
         gpu=int(GPU),
     params:
+        content=content_of("notebooks/sweep.ipynb"),
         parameters=sweep_parameters,
     message:
         "Sweep {wildcards.algorithm} on {wildcards.experiment}, {wildcards.n_hidden} hidden units"
@@ -47,9 +48,8 @@ rule sweep:
 rule tune:
     input:
         lambda wildcards: files(sweep_folders(*GRID_FIGURES[wildcards.name]), runs.SWEEP_FILES),
-        sources("archive.py", "runs.py", "compare.py", "tuning.py", "plots.py"),
         "workflow/reference/published_curves_2019.csv",
-        notebook="notebooks/tune.ipynb",
+        **run_by("tune"),
     output:
         **figure("Tuning", "../report/tune.rst"),
         tables=["figures/{name}.csv", "figures/{name}.md", "figures/{name}.tex"],
@@ -62,6 +62,7 @@ rule tune:
     conda:
         ENVIRONMENT
     params:
+        content=content_of("notebooks/tune.ipynb"),
         parameters=tune_parameters,
     message:
         "Compare the settings of {wildcards.name}"
@@ -90,8 +91,7 @@ rule sensitivity:
         lambda wildcards: files(
             sensitivity_parameters(wildcards)["sweeps"].values(), runs.SWEEP_FILES
         ),
-        sources("archive.py", "runs.py", "compare.py", "plots.py"),
-        notebook="notebooks/sensitivity.ipynb",
+        **run_by("sensitivity"),
     output:
         **figure("Sensitivity", "../report/sensitivity.rst"),
         table="figures/{name}.csv",
@@ -104,6 +104,7 @@ rule sensitivity:
     conda:
         ENVIRONMENT
     params:
+        content=content_of("notebooks/sensitivity.ipynb"),
         parameters=sensitivity_parameters,
     message:
         "Draw {wildcards.name}"
@@ -115,8 +116,7 @@ rule log_z:
     input:
         lambda wildcards: files(run_folders(*LOG_Z[wildcards.name]), runs.FILES),
         lambda wildcards: measured_input("log_z", wildcards.name),
-        sources("archive.py", "measurements.py", "repeat.py", "plots.py", *runs.SOURCES),
-        notebook="notebooks/log_z.ipynb",
+        **run_by("log_z"),
     output:
         **table("{name}", "Validation", "../report/log_z.rst"),
     log:
@@ -131,6 +131,7 @@ rule log_z:
         mem_mb=2000,
         gpu=int(GPU),
     params:
+        content=content_of("notebooks/log_z.ipynb"),
         parameters=log_z_parameters,
     message:
         "Estimate log Z again: {wildcards.name}"
@@ -143,9 +144,7 @@ rule quality:
         lambda wildcards: files(run_folders(*QUALITY[wildcards.name]), runs.FILES),
         lambda wildcards: measured_input("quality", wildcards.name),
         lambda wildcards: labelled_files(wildcards.name),
-        sources("archive.py", "measurements.py", "sampling.py", "quality.py", "plots.py"),
-        sources("compare.py", *runs.SOURCES),
-        notebook="notebooks/quality.ipynb",
+        **run_by("quality"),
     output:
         **table("{name}", "Generated samples", "../report/quality.rst"),
     log:
@@ -160,6 +159,7 @@ rule quality:
         mem_mb=2000,
         gpu=int(GPU),
     params:
+        content=content_of("notebooks/quality.ipynb"),
         parameters=quality_parameters,
     message:
         "Measure generated images: {wildcards.name}"
@@ -170,8 +170,7 @@ rule quality:
 rule ablation:
     input:
         lambda wildcards: files(sum(ablation_runs(wildcards.name), []), runs.FILES),
-        sources("archive.py", "runs.py", "compare.py", "plots.py"),
-        notebook="notebooks/ablation.ipynb",
+        **run_by("ablation"),
     output:
         **figure("Other choices", "../report/ablation.rst"),
         table="figures/{name}.csv",
@@ -184,6 +183,7 @@ rule ablation:
     conda:
         ENVIRONMENT
     params:
+        content=content_of("notebooks/ablation.ipynb"),
         parameters=ablation_parameters,
     message:
         "Draw {wildcards.name}"
@@ -194,8 +194,7 @@ rule ablation:
 rule overfitting:
     input:
         lambda wildcards: files(run_folders(*OVERFITTING[wildcards.name]), runs.FILES),
-        sources("archive.py", "runs.py", "compare.py", "plots.py"),
-        notebook="notebooks/overfitting.ipynb",
+        **run_by("overfitting"),
     output:
         **figure("Other choices", "../report/overfitting.rst"),
         table="figures/{name}.csv",
@@ -208,6 +207,7 @@ rule overfitting:
     conda:
         ENVIRONMENT
     params:
+        content=content_of("notebooks/overfitting.ipynb"),
         parameters=overfitting_parameters,
     message:
         "Draw {wildcards.name}"
@@ -219,8 +219,7 @@ rule replay:
     # No input of data: without them the table says that nothing could be compared.
     input:
         files([f"{ARCHIVE}/runs/mnist/as_published/sdcp_d-500h"], runs.FILES),
-        sources("archive.py", "repeat.py", "plots.py", *runs.SOURCES),
-        notebook="notebooks/replay.ipynb",
+        **run_by("replay"),
     output:
         **table("replay_mnist", "Validation", "../report/replay.rst"),
     log:
@@ -233,6 +232,7 @@ rule replay:
         mem_mb=2000,
         gpu=int(GPU),
     params:
+        content=content_of("notebooks/replay.ipynb"),
         parameters=lambda wildcards: {
             "archived": f"{ARCHIVE}/runs/mnist/as_published/sdcp_d-500h",
             "mirror": config["data_mirror"] or None,
@@ -250,13 +250,12 @@ rule claims:
         files(claim_runs(), runs.FILES),
         files(claim_sweeps(), runs.SWEEP_FILES),
         [f"figures/{name}.csv" for name in QUALITY],
-        sources("archive.py", "runs.py", "compare.py", "claims.py", "plots.py"),
         "workflow/reference/claims.yaml",
         "workflow/reference/published_curves_2019.csv",
         "workflow/reference/table1.csv",
         "figures/validation.csv",
         ARCHIVED_TIMING or TIMING,
-        notebook="notebooks/claims.ipynb",
+        **run_by("claims"),
     output:
         **table("claims", "Claims", "../report/claims.rst"),
         measurements=["figures/claims_measured.csv", "figures/claims_measured.md"],
@@ -267,6 +266,7 @@ rule claims:
     conda:
         ENVIRONMENT
     params:
+        content=content_of("notebooks/claims.ipynb"),
         parameters={
             "claims": "workflow/reference/claims.yaml",
             "runs": claim_runs(),

@@ -3,10 +3,9 @@
 
 rule timing:
     input:
-        sources("timing.py", "plots.py", *runs.SOURCES),
         "workflow/reference/table1.csv",
         ARCHIVED_TIMING or [],
-        notebook="notebooks/timing.ipynb",
+        **run_by("timing"),
     output:
         **table("table1_timing", "Table 1", "../report/timing.rst"),
         seconds=TIMING,
@@ -21,6 +20,7 @@ rule timing:
     resources:
         gpu=int(GPU),
     params:
+        content=content_of("notebooks/timing.ipynb"),
         parameters=config["timing"]
         | {
             "backend": BACKEND,
@@ -40,9 +40,8 @@ rule validation:
             files(run_folders(VALIDATION, only_n_hidden(VALIDATION), group), runs.FILES)
             for group in KNOWN_RATES
         ],
-        sources("archive.py", "plots.py", "sampling.py", *runs.SOURCES),
         "workflow/reference/published_curves_2017.csv",
-        notebook="notebooks/validation.ipynb",
+        **run_by("validation"),
     output:
         report(
             "figures/figS_validation_2017.svg",
@@ -59,6 +58,7 @@ rule validation:
     conda:
         ENVIRONMENT
     params:
+        content=content_of("notebooks/validation.ipynb"),
         parameters=config["validation"]
         | {
             "runs": [

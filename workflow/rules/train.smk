@@ -6,8 +6,8 @@ rule train:
     input:
         lambda wildcards: data_files(wildcards.experiment),
         lambda wildcards: files(part_folders(wildcards), runs.FILES),
-        sources("experiments.py", *runs.SOURCES),
-        notebook="notebooks/train.ipynb",
+        sources(*runs.SOURCES),
+        notebook=ancient("notebooks/train.ipynb"),
     output:
         [f"{RUN}/{part}" for part in runs.FILES],
         notebook=f"{RESULTS}/notebooks/{TRAIN}.ipynb",
@@ -38,6 +38,7 @@ rule train:
         mem_mb=3000,
         gpu=lambda wildcards: int(GPU and not part_folders(wildcards)),
     params:
+        content=content_of("notebooks/train.ipynb"),
         parameters=train_parameters,
     message:
         "Train {wildcards.algorithm} on {wildcards.experiment}, {wildcards.n_hidden} hidden units"
@@ -48,8 +49,8 @@ rule train:
 use rule train as train_part with:
     input:
         lambda wildcards: data_files(wildcards.experiment),
-        sources("experiments.py", *runs.SOURCES),
-        notebook="notebooks/train.ipynb",
+        sources(*runs.SOURCES),
+        notebook=ancient("notebooks/train.ipynb"),
     output:
         [f"{PART}/{part}" for part in runs.FILES],
         notebook=f"{RESULTS}/notebooks/parts/{TRAIN}-{{first}}-{{last}}.ipynb",
@@ -62,6 +63,7 @@ use rule train as train_part with:
         mem_mb=3000,
         gpu=int(GPU),
     params:
+        content=content_of("notebooks/train.ipynb"),
         parameters=part_parameters,
     message:
         "Train trials {wildcards.first} to {wildcards.last} of {wildcards.algorithm} on {wildcards.experiment}, {wildcards.n_hidden} hidden units"

@@ -49,7 +49,7 @@ def write(parts, notebooks, runs, results, options, missing=()):
     made = {
         name
         for name in (*notebooks.values(), *filter(None, runs.values()))
-        if (html := f"{results}/notebooks/{name}.html") not in missing and Path(html).exists()
+        if (html := executed(name, results) + ".html") not in missing and Path(html).exists()
     }
     parts = [(f"part-{number}", *part) for number, part in enumerate(parts) if part[3]]
     contents = [f'<li><a href="#{part}">{escape(heading)}</a></li>' for part, heading, *_ in parts]
@@ -78,7 +78,7 @@ def write(parts, notebooks, runs, results, options, missing=()):
 
     anchors = {notebook: name for name, notebook in reversed(notebooks.items())}
     for name in made:
-        html = Path(f"{results}/notebooks/{name}.html").read_text(encoding="utf-8")
+        html = Path(executed(name, results) + ".html").read_text(encoding="utf-8")
         html = with_link_back(html, f"../index.html#{anchors.get(name, 'runs')}")
         (SITE / f"notebooks/{name}.html").write_text(html, encoding="utf-8")
 
@@ -150,7 +150,7 @@ def cells(tag, values):
 
 def about(name, notebook, runs, results):
     """The time that a figure or table took, its notebook, its files and the results behind it."""
-    sources = behind(f"{results}/notebooks/{notebook}.ipynb")
+    sources = behind(executed(notebook, results) + ".ipynb")
     trained = [runs[source] for source in sources if runs.get(source)]
     archived = sum(source.startswith(ARCHIVE) for source in sources)
     took = f"{duration([notebook], results)} here"
@@ -166,6 +166,12 @@ def about(name, notebook, runs, results):
         listed = "".join(f"<li>{link(source)}</li>" for source in sources)
         lines += [f"<details>{summary}<ul>{listed}</ul></details>"]
     return [f"<li>{line}</li>" for line in lines]
+
+
+def executed(name, results):
+    """Where an executed notebook lies, without its suffix: a training's, with this scale's results."""
+    folder = results if name.startswith(("train-", "sweep-")) else "results"
+    return f"{folder}/notebooks/{name}"
 
 
 def behind(notebook):
@@ -196,7 +202,7 @@ def duration(names, results):
 
 def parts_of(name, results):
     """The jobs in which trials of a training were made apart, if they were."""
-    sources = behind(f"{results}/notebooks/{name}.ipynb")
+    sources = behind(executed(name, results) + ".ipynb")
     return [f"{name}-{Path(path).name}" for path in sources if path.startswith(f"{results}/parts/")]
 
 
