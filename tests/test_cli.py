@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -272,14 +273,17 @@ def test_killed_training_goes_on(own, tmp_path):
     command = ["train", own, *SMALL, *options, "--output", "run"]
     killed = subprocess.run([sys.executable, "-c", KILLED, *command], capture_output=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert {p.name for p in (tmp_path / "run").iterdir()} >= {"checkpoint-0.npz"}
+    assert list((tmp_path / "run").glob("checkpoint-*.npz"))
     assert not (tmp_path / "run/run.json").exists()
     assert cli.main(command) == 0
     assert runs.load("run").wall["resumed_at_update"] in (6, 7)
     assert content(tmp_path / "run") == content(tmp_path / "undisturbed")
+    assert not list((tmp_path / "run").glob("checkpoint-*"))
 
 
-def test_a_checkpoint_of_other_data_is_not_used(own, tmp_path, monkeypatch, capsys):
+def test_an_interrupted_training_is_not_overwritten(own, tmp_path, monkeypatch, capsys):
+    """By one of other settings or data: these need another folder; with its own it goes on."""
+
     def update(self, done):
         if done == 5:
             raise KeyboardInterrupt
@@ -288,11 +292,31 @@ def test_a_checkpoint_of_other_data_is_not_used(own, tmp_path, monkeypatch, caps
         patch.setattr(runs.Progress, "update", update)
         line = refused(capsys, "sdcpd: interrupted: the same command goes on", status=130)
         line(train())
-    assert (tmp_path / "run/checkpoint-0.npz").exists()
+    others = refused(capsys, "run/checkpoint-", "interrupted: choose another folder, or delete it")
+    others(train("--learning-rate", "0.3"))
+    original = Path(own).read_bytes()
     np.savez(own, train=random_bits(40, 9, seed=3), test=random_bits(8, 9, seed=4))
-    assert train() == train(output="new") == 0
-    assert runs.load("run").wall["resumed_at_update"] == 0
-    assert content(tmp_path / "run") == content(tmp_path / "new")
+    others(train())
+    assert train(output="new") == 0
+    Path(own).write_bytes(original)
+    assert train() == 0
+    assert 0 < runs.load("run").wall["resumed_at_update"] < 5
+
+
+def test_seeds_in_a_loop_of_the_shell(own, tmp_path):
+    """All at once into one folder: one is trained, the others are refused in one line."""
+    command = [sys.executable, "-m", "sdcpd", "train", own, *SMALL, "--output", "run"]
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    all_of_them = [subprocess.Popen([*command, "--seed", str(i)], **how) for i in range(3)]
+    ends = [(process.communicate(), process.returncode) for process in all_of_them]
+    assert sorted(status for _, status in ends) == [0, 2, 2]
+    (seed,) = [i for i, (_, status) in enumerate(ends) if status == 0]
+    assert runs.load("run").settings["seed"] == seed
+    for (_, errors), status in ends:
+        if status:
+            line = errors.splitlines()[-1]
+            assert "run" in line and ("another" in line or "holds" in line)
+            assert "Traceback" not in errors
 
 
 def test_every_trial_diverged(own, tmp_path, capsys):

@@ -5,8 +5,9 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
-from project import copy_project, environment, jobs, run
+from project import copy_project, environment, have_data, jobs, run
 
 from sdcpd import ROOT, runs
 
@@ -51,11 +52,15 @@ def carry_out(project, title):
     return printed
 
 
+@pytest.mark.skipif(not have_data(), reason="no files of the large datasets")
 def test_dataset(tmp_path):
     project = copy_project(tmp_path / "project")
     assert "300 pixels" not in carry_out(project, "A dataset")
     result = runs.load(project / "results/by_hand/mine-sdcp_d-10h")
     assert result.theta.W.shape == (1, 10, 36) and (result.curve.status == "ok").all()
+    result = runs.load(project / "results/smoke/runs/kannada_dark/as_published/cd-20h")
+    assert result.settings["dataset"] == "kannada_mnist_dark"
+    assert (1 / (1 + np.exp(-result.theta.b)) > 0.5).mean() > 0.5  # most of an image is on
 
 
 def test_algorithm(tmp_path):

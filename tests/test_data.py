@@ -175,7 +175,9 @@ def test_images_are_left_on_both_sides_of_a_split(n_rows):
     rows = np.arange(n_rows)[:, None]
     whole = data.Dataset(rows, None, np.zeros((2, 1)), (1, 1), rows)
     held = data._hold_out(whole)
-    assert len(held.test) == n_rows // 6 and len(held.train) == len(held.grey) == n_rows - n_rows // 6
+    assert (
+        len(held.test) == n_rows // 6 and len(held.train) == len(held.grey) == n_rows - n_rows // 6
+    )
     np.testing.assert_array_equal(np.concatenate([held.train, held.test]), rows)
 
 

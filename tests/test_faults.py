@@ -4,8 +4,10 @@ import contextlib
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import psutil
 import pytest
 from project import CD, command, copy_project, environment, failures, have_data, run
 
-from sdcpd import archive, data, runs
+from sdcpd import ROOT, archive, data, runs
 
 KILLS = int(os.environ.get("SDCPD_KILLS", "3"))  # 10 or more: of the whole smoke scale
 # In them are times, which are never the same twice.
@@ -58,12 +60,11 @@ def test_killed_training_goes_on_with_the_same_result(tmp_path):
     path = fresh / "workflow/config/smoke.yaml"
     path.write_text(path.read_text().replace("epochs: 40\n", "epochs: 8000\n"))
     first = start(fresh, f"{CD}/run.json")
-    checkpoint = fresh / CD / "checkpoint-0.npz"
-    assert wait_for(checkpoint.exists)
+    assert wait_for(lambda: list((fresh / CD).glob("checkpoint-*.npz")))
     time.sleep(0.5)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
-    assert checkpoint.exists() and not (fresh / CD / "run.json").exists()
+    assert list((fresh / CD).glob("checkpoint-*.npz")) and not (fresh / CD / "run.json").exists()
     assert wait_for(lambda: not processes_in(fresh))
 
     status, printed = run(fresh, f"{CD}/run.json")
@@ -74,6 +75,49 @@ def test_killed_training_goes_on_with_the_same_result(tmp_path):
     runs.execute(resumed.settings, undisturbed, "auto")
     for part in ("curve.csv", "models.npz"):
         assert (fresh / CD / part).read_bytes() == (undisturbed / part).read_bytes(), part
+
+
+def test_finished_training_outlives_what_fails_after_it(tmp_path):
+    """A drawing; snakemake then deletes the run file of the job. Nothing is trained again."""
+    project = copy_project(tmp_path / "project")
+    path = project / "notebooks/train.ipynb"
+    original = path.read_text()
+    path.write_text(original.replace("figure = plots.trial_curves(run)", "raise OSError('pen')"))
+    status, printed = run(project, f"{CD}/run.json")
+    assert status != 0 and "OSError: pen" in printed, printed[-3000:]
+    path.write_text(original)
+    status, printed = run(project, f"{CD}/run.json")
+    assert status == 0, printed[-3000:]
+    trained = runs.load(project / CD)
+    assert trained.wall["resumed_at_update"] == trained.curve["update"].max()
+    assert not list((project / CD).glob("checkpoint-*"))
+
+
+def test_copied_project_does_not_use_the_original(tmp_path):
+    """Its virtual environment, copied too, has the original's package."""
+    project = copy_project(tmp_path / "project")
+    status, printed = run(project, f"{CD}/run.json", PYTHONPATH=str(ROOT / "src"))
+    assert status != 0 and "Traceback" not in printed
+    line = f"the package in use is that of {ROOT}, not of this folder"
+    assert printed.count(line) == 1 and "delete its .venv" in printed, printed[-3000:]
+    assert not (project / "results").exists()
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs another file system")
+def test_logs_on_another_file_system_and_other_kernels(tmp_path):
+    """Of the name python3: an environment module's, or conda's. The job's is this Python."""
+    project, spec = copy_project(tmp_path / "project"), tmp_path / "jupyter/kernels/python3"
+    spec.mkdir(parents=True)
+    spec.joinpath("kernel.json").write_text('{"argv": ["false"], "display_name": "other"}')
+    elsewhere, others = Path(tempfile.mkdtemp(dir="/dev/shm")), str(tmp_path / "jupyter")
+    try:
+        (project / "logs").symlink_to(elsewhere)
+        where = {"JUPYTER_PATH": others, "JUPYTER_DATA_DIR": others}
+        status, printed = run(project, f"{CD}/run.json", **where)
+        assert status == 0, printed[-3000:]
+        assert not list(elsewhere.rglob("*.ipynb")) and list(elsewhere.rglob("*.log"))
+    finally:
+        shutil.rmtree(elsewhere)
 
 
 def kernels(project):

@@ -1,6 +1,7 @@
 """The workflow as a user runs it, at smoke scale, in copies of the project."""
 
 import re
+import shutil
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from project import CD, copy_project, environment, failures, have_data, jobs, ru
 from test_site import BROWSER, check_in_browser, check_page
 
 from sdcpd import ROOT, runs
+from sdcpd.algorithms import STEPS
 
 NO_DATA = ("fig1_bars_and_stripes.pdf", "figS_bars_and_stripes_samples.pdf", "validation.md")
 NO_DATA += ("figS_tuning_bars_and_stripes_4h.pdf", "figS_sensitivity_bars_and_stripes.pdf")
@@ -68,13 +70,15 @@ def test_smoke_makes_every_figure_and_table(project):
 
 def test_run_files_say_where_they_come_from(project):
     folders = sorted((project / "results/smoke/runs").glob("*/*/*"))
-    assert len(folders) >= 9
+    names = {f"{folder.parent.parent.name}/{folder.name}" for folder in folders}
+    assert {f"bars_and_stripes/{algorithm}-4h" for algorithm in STEPS} <= names
+    assert ("mnist/sdcp_d-20h" in names) == have_data()
     for folder in folders:
         result = runs.load(folder)
         assert set(result.settings) == set(runs.SETTINGS)
         assert result.provenance["device"] and result.provenance["source"] == runs.source_hash()
         assert np.isfinite(result.curve[result.curve.status == "ok"].train).all()
-        assert not (folder / "checkpoint-0.npz").exists()
+        assert not list(folder.glob("checkpoint-*"))
 
 
 def test_reduced_budget_is_stated_on_the_figure(project):
@@ -111,6 +115,65 @@ def test_one_setting_reruns_exactly_what_depends_on_it(project):
     expected |= {"claims": 1, "site": 1} if have_data() else {}
     assert jobs(printed) == expected, printed[-3000:]
     assert "Train pcd on bars_and_stripes, 4 hidden units" in printed
+
+
+def rerun(project, *targets, config=()):
+    """What would be made again, from the second of its kind on, for one figure."""
+    targets = targets or ("figures/fig1_bars_and_stripes.pdf",)
+    status, printed = run(project, "-n", *targets, config=config)
+    assert status == 0, printed[-3000:]
+    return jobs(printed)
+
+
+def test_figure_of_other_settings_is_made_again(project):
+    """Whatever its path does not say: scale, engine, archived or trained, hyperparameters."""
+    assert rerun(project) == {}
+    assert rerun(project, config=["scale=quick"]) == {"train": 5, "curves": 1}
+    assert rerun(project, config=["backend=numpy"]) == {"train": 5, "curves": 1}
+    found = rerun(project, config=["hyperparameters=tuned_speed"])
+    assert found.get("curves") == 1
+    target = "figures/table1_timing.md"
+    assert rerun(project, target, config=["scale=quick"]) == {"timing": 1}
+    # what is there is another scale's, though all that this one needs is there, too
+    moved = project / "results/quick/runs/bars_and_stripes/as_published"
+    shutil.copytree(project / "results/smoke/runs/bars_and_stripes/as_published", moved)
+    try:
+        assert rerun(project, config=["scale=quick"])["curves"] == 1
+    finally:
+        shutil.rmtree(project / "results/quick")
+
+
+def test_saving_a_notebook_is_no_reason(project):
+    """Jupyter writes execution counts and outputs; what counts is in the cells."""
+    for name, expected in (("train", {"train": 5, "curves": 1}), ("curves", {"curves": 1})):
+        path = project / f"notebooks/{name}.ipynb"
+        original = path.read_text()
+        notebook = nbformat.reads(original, as_version=4)
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        code[-1].execution_count = 7
+        code[-1].outputs = [nbformat.v4.new_output("stream", text="seen")]
+        try:
+            nbformat.write(notebook, path)
+            assert rerun(project) == {}
+            code[-1].source += "\n"
+            nbformat.write(notebook, path)
+            assert rerun(project) == expected
+        finally:
+            path.write_text(original)
+
+
+def test_a_change_in_a_module_reaches_all_that_use_it(project):
+    """Each rule finds the modules that its notebook imports, by any way."""
+    everything = rerun(project, "--forceall", *NO_DATA)
+    for module, reached in (("tuning", {"tune", "sensitivity"}), ("timing", {"timing"})):
+        path = project / f"src/sdcpd/{module}.py"
+        original = path.read_text()
+        try:
+            path.write_text(original + "# changed\n")
+            found = rerun(project, *NO_DATA)
+        finally:
+            path.write_text(original)
+        assert reached <= set(found) <= set(everything) - {"train", "sweep"}
 
 
 def test_trials_in_jobs_of_their_own(project, tmp_path):

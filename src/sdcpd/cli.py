@@ -91,6 +91,7 @@ def train(options):
     else:
         with np.errstate(all="ignore"):  # a trial that diverges is marked in the run file
             run = runs.execute(settings, folder, options.backend, DATA, refuse_used=True)
+        runs.clear_checkpoints(folder)
     values = ", ".join(f"{name} {value:g}" for name, value in settings["hyperparameters"].items())
     print(f"{_title(run)}: {values}; {run.provenance['device']}, {run.provenance['engine']}")
     print(f"average log-likelihood in nats, mean over trials; log Z {_how(settings['ais'])}")
@@ -104,7 +105,6 @@ def train(options):
         return _fail(f"every trial diverged, see {folder}: use a smaller --learning-rate", 1)
     images = _generate(run, 25, options.sample_steps, settings["seed"], options.backend)
     _draw(run, images, options.sample_steps, folder / "samples.png")
-    runs.clear_checkpoints(folder)
     print(f"In {folder}: {', '.join(runs.FILES)} (the run file), curve.png, samples.png")
     return 0
 

@@ -15,7 +15,8 @@ and, where the paper leaves a choice open, the same with the other choice:
 
 ``mnist_valid`` etc., for the choice of hyperparameters: the test images stay out of sight, and in
 their place are the validation split of CalTech, or the last sixth of the training images of the
-others, which are then not trained on. Bars & Stripes has nothing to hold out: all patterns are trained on.
+others, which are then not trained on. Bars & Stripes has nothing to hold out: all patterns are
+trained on.
 
 The path of a .npy or .npz file is the name of a dataset, too: see ``read_own``.
 

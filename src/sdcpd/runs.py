@@ -297,7 +297,9 @@ def _alone_in(folder):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if attempt == 9:
-                    message = "another process trains into this folder: wait for it, or choose another"
+                    message = (
+                        "another process trains into this folder: wait for it, or choose another"
+                    )
                     raise RunError(f"{folder}: {message}") from None
                 time.sleep(0.5)
                 continue
