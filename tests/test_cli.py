@@ -111,7 +111,7 @@ def asked_for(monkeypatch, *arguments):
     """The settings that reach runs.execute."""
     seen = []
 
-    def execute(settings, *others):
+    def execute(settings, *_, **__):
         seen.append(settings)
         raise KeyboardInterrupt
 
@@ -331,7 +331,7 @@ def test_every_trial_diverged(own, tmp_path, capsys):
 
 
 def test_a_bug_is_not_hidden(own, monkeypatch):
-    monkeypatch.setattr(runs, "execute", lambda *_: 1 / 0)
+    monkeypatch.setattr(runs, "execute", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         train()
 

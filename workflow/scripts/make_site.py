@@ -169,7 +169,7 @@ def about(name, notebook, runs, results):
 
 
 def executed(name, results):
-    """Where an executed notebook lies, without its suffix: a training's, with its scale's results."""
+    """Where an executed notebook lies, without suffix: a training's, with its scale's results."""
     folder = results if name.startswith(("train-", "sweep-")) else "results"
     return f"{folder}/notebooks/{name}"
 
