@@ -38,6 +38,7 @@ def test_large_datasets_come_from_the_archive_where_there_is_no_gpu(tmp_path):
     [
         ("scal=smoke", "'scal' was unexpected"),
         ("seed=abc", "'abc' is not of type 'integer'"),
+        ("seed=2019.0", "2019.0 is not of type 'integer'"),
         ("scale=huge", "choose one of auto, paper, quick, smoke"),
         ("hyperparameters=best", "choose one of as_published"),
         ("backend=fortran", "unknown backend 'fortran'"),
