@@ -39,6 +39,7 @@ def test_kernels_and_lazy_imports_are_found(name, sources):
     found = {file.rpartition("/")[2] for file in sources.sources_of(f"notebooks/{name}.ipynb")}
     assert {*runs.SOURCES, "__init__.py"} <= found  # engine.py imports compiled.py when asked to
     assert "cli.py" not in found
+    assert ("published_curves_2019.csv" in found) == (name in ("curves", "tune", "claims"))
 
 
 def test_content_is_that_of_the_cells(sources, tmp_path):

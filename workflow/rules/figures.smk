@@ -4,7 +4,6 @@
 rule curves:
     input:
         lambda wildcards: files(sum(curve_runs(wildcards.name), []), runs.FILES),
-        "workflow/reference/published_curves_2019.csv",
         **run_by("curves"),
     output:
         **figure("Likelihood curves", "../report/curves.rst"),

@@ -48,7 +48,6 @@ rule sweep:
 rule tune:
     input:
         lambda wildcards: files(sweep_folders(*GRID_FIGURES[wildcards.name]), runs.SWEEP_FILES),
-        "workflow/reference/published_curves_2019.csv",
         **run_by("tune"),
     output:
         **figure("Tuning", "../report/tune.rst"),
@@ -250,9 +249,6 @@ rule claims:
         files(claim_runs(), runs.FILES),
         files(claim_sweeps(), runs.SWEEP_FILES),
         [f"figures/{name}.csv" for name in QUALITY],
-        "workflow/reference/claims.yaml",
-        "workflow/reference/published_curves_2019.csv",
-        "workflow/reference/table1.csv",
         "figures/validation.csv",
         ARCHIVED_TIMING or TIMING,
         **run_by("claims"),

@@ -3,7 +3,6 @@
 
 rule timing:
     input:
-        "workflow/reference/table1.csv",
         ARCHIVED_TIMING or [],
         **run_by("timing"),
     output:
@@ -40,7 +39,6 @@ rule validation:
             files(run_folders(VALIDATION, only_n_hidden(VALIDATION), group), runs.FILES)
             for group in KNOWN_RATES
         ],
-        "workflow/reference/published_curves_2017.csv",
         **run_by("validation"),
     output:
         report(

@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -11,12 +12,13 @@ PACKAGE = Path("src/sdcpd")
 
 @cache
 def sources_of(notebook):
-    """The files of the package that a notebook comes to use."""
-    found, new = {*PACKAGE.glob("*.cu")}, _imported("\n".join(_cells(notebook, "code")))
+    """The files of the package that a notebook comes to use, and the published values it names."""
+    code = "\n".join(_cells(notebook, "code"))
+    found, new = {*PACKAGE.glob("*.cu")}, _imported(code)
     while new:
         found |= new
         new = set().union(*map(_imported_by, new)) - found
-    return sorted(map(str, found))
+    return [*sorted(map(str, found)), *re.findall(r"workflow/reference/\w+\.\w+", code)]
 
 
 @cache
