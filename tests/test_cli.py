@@ -135,17 +135,18 @@ def test_defaults_are_documented(capsys):
     with pytest.raises(SystemExit):
         cli.main(["train", "--help"])
     text = " ".join(capsys.readouterr().out.split())
-    assert ", ".join(f"{name} {rate}" for name, rate in RATES.items()) in text
-    assert "Bars & Stripes: " + ", ".join(map(str, RATES_OF_BARS.values())) in text
+    known = {str(value) for value in (*RATES.values(), *RATES_OF_BARS.values(), 500, 200, 2019)}
+    described, _, examples = text.partition("examples:")
+    assert not known & {
+        *re.findall(r"[\d.]+", described)
+    }  # the configuration has them, and may change
+    assert (
+        "workflow/config/paper.yaml" in examples and "as_published in hyperparameters" in examples
+    )
     for words in (
         "or sdcp_d (sdcp_d)",
-        "hidden units (500; Bars & Stripes: 4)",
-        "(20; Bars & Stripes: 5000)",
-        "(200; CalTech: 100; Bars & Stripes: 16)",
-        "K (24; Bars & Stripes: 4), K′ of sdcp and sdcp_d (4; Bars & Stripes: 2)",
-        "d of sdcp and sdcp_d (6; Bars & Stripes: 2)",
+        "training image (20; Bars & Stripes: as below)",
         "own (1)",
-        "numbers (2019)",
         "particles (100; exact if a layer has at most 20 units)",
         "temperatures (1000; exact if a layer has at most 20 units)",
     ):

@@ -395,6 +395,9 @@ your own data:
   digits.npz   the same as array `train`, and optionally `test` and `valid`; or as its only array
 Every pixel is 0 or 1. Where there are no test images, the last tenth of the rows is held out.
 
+Defaults that are not in brackets are of the experiment with these data, else of mnist, in
+workflow/config/paper.yaml; those of η, ε and λ_H are as_published in its hyperparameters.yaml.
+
 A training that was interrupted goes on when the same command is given again."""
 EVALUATE = """\
 examples:
@@ -438,24 +441,27 @@ def _parser():
     add("dataset", str, "DATA", "bars_and_stripes, mnist, …, or a .npy or .npz file of 0 and 1")
     text = "cd, pcd, cg, sdcp or sdcp_d (sdcp_d)"
     add("--algorithm", str, "NAME", text, default="sdcp_d")
-    add("--hidden", COUNT, "N", "hidden units (500; Bars & Stripes: 4)")
-    add("--epochs", POSITIVE, "X", "visits of every training image (20; Bars & Stripes: 5000)")
-    add("--batch-size", COUNT, "N", "images of an update (200; CalTech: 100; Bars & Stripes: 16)")
-    rates = "cd 0.04, pcd 0.015, cg 0.02, sdcp 0.01, sdcp_d 0.0012"
-    small = "Bars & Stripes: 0.2, 0.15, 0.15, 0.13, 0.07"
-    add("--learning-rate", POSITIVE, "X", f"η ({rates}; {small})")
-    add("--epsilon", POSITIVE, "X", "ε of sdcp_d (0.1)")
-    add("--lambda-hessian", SHARE, "X", "λ_H of sdcp_d, memory of the averaged diagonal (0: none)")
-    text = "K (24; Bars & Stripes: 4), K′ of sdcp and sdcp_d (4; Bars & Stripes: 2)"
-    add("--gibbs-steps", COUNT, "N", text)
-    add("--inner-iterations", COUNT, "N", "d of sdcp and sdcp_d (6; Bars & Stripes: 2)")
-    add("--sliding-factor", SHARE, "X", "ν of cg (0.01)")
+    add("--hidden", COUNT, "N", "hidden units")
+    add(
+        "--epochs",
+        POSITIVE,
+        "X",
+        f"visits of every training image ({EPOCHS}; Bars & Stripes: as below)",
+    )
+    add("--batch-size", COUNT, "N", "images of an update")
+    add("--learning-rate", POSITIVE, "X", "η")
+    add("--epsilon", POSITIVE, "X", "ε of sdcp_d")
+    add("--lambda-hessian", SHARE, "X", "λ_H of sdcp_d, memory of the averaged diagonal")
+    add("--gibbs-steps", COUNT, "N", "K, K′ of sdcp and sdcp_d")
+    add("--inner-iterations", COUNT, "N", "d of sdcp and sdcp_d")
+    add("--sliding-factor", SHARE, "X", "ν of cg")
     add("--trials", COUNT, "N", "models, each with random numbers of its own (1)", default=1)
-    add("--seed", WHOLE, "N", "of all random numbers (2019)")
+    add("--seed", WHOLE, "N", "of all random numbers")
     add("--evaluate-every", POSITIVE, "X", "epochs between points of the curve (a tenth of all)")
-    text = "AIS with so many particles (100; exact if a layer has at most 20 units)"
+    exact = f"exact if a layer has at most {EXACT} units"
+    text = f"AIS with so many particles ({AIS['n_particles']}; {exact})"
     add("--ais-particles", SEVERAL, "N", text)
-    text = "AIS with so many temperatures (1000; exact if a layer has at most 20 units)"
+    text = f"AIS with so many temperatures ({AIS['n_temperatures']}; {exact})"
     add("--ais-temperatures", COUNT, "N", text)
     add("--sample-steps", COUNT, "N", "Gibbs steps from random pixels (1000)", default=1000)
     add("--output", Path, "FOLDER", "(results/by_hand/DATA-ALGORITHM-HIDDENh)")
