@@ -149,7 +149,7 @@ def budget_note(run, paper_budget):
         less.append(f"{settings['trials']} trial{plural} (paper: {paper_budget['trials']})")
     if settings["epochs"] < paper_budget["epochs"]:
         plural = "s" if settings["epochs"] != 1 else ""
-        less.append(f"{settings['epochs']:g} epoch{plural} (paper: {paper_budget['epochs']:,})")
+        less.append(f"{settings['epochs']:.10g} epoch{plural} (paper: {paper_budget['epochs']:,})")
     ours, papers = settings["ais"], paper_budget["ais"]
     if ours and papers and ours["n_temperatures"] < papers["n_temperatures"]:
         paper = f"{papers['n_temperatures']:,}"
