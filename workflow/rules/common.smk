@@ -1,6 +1,7 @@
 # The configuration and its checks; what is said at the start and after a failure.
 import fcntl
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -18,6 +19,13 @@ from sdcpd import archive, data, engine, experiments, measurements, runs
 # On a cluster it runs where the workflow does: there is the internet.
 localrules:
     download,
+
+
+# Whatever the folder is called: snakemake gives this path to a shell as it is. But it fills in braces,
+# and a colon ends an entry of PYTHONPATH.
+sys.executable = shlex.quote(sys.executable)
+if {*"{}:"} & {*os.getcwd()}:
+    raise WorkflowError(f"{os.getcwd()}: rename the folder, its path must not have {{, }} or :")
 
 
 # ------------------------------------------------------------------------------ configuration
