@@ -177,6 +177,13 @@ def test_everything_by_default(kind, capsys):
     assert first.shape != second.shape or (first != second).any()
 
 
+def test_names_that_look_like_mathematics(capsys):
+    name = r"x_$\frac$.npy"
+    np.save(name, random_bits(40, 9, seed=1))
+    assert cli.main(["train", name, *SMALL]) == 0
+    assert r"S-DCP-D on x_$\frac$.npy" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("option", ["", "--ais-particles", "--ais-temperatures"])
 def test_exact_only_where_it_can_be(option, monkeypatch):
     np.save("wide.npy", random_bits(20, 21, seed=1))

@@ -99,7 +99,7 @@ def train(options):
     shown = np.unique(np.linspace(0, len(table) - 1, min(len(table), 12)).round().astype(int))
     _print(table.iloc[shown], "epoch", "trials", "train", "valid", "test", "ess")
     figure = plots.trial_curves(run)
-    figure.suptitle(_title(run), y=1.04)
+    figure.suptitle(_title(run), y=1.04, parse_math=False)
     figure.savefig(folder / "curve.png", bbox_inches="tight")
     if run.best()[0] is None:
         return _fail(f"every trial diverged, see {folder}: use a smaller --learning-rate", 1)
@@ -326,7 +326,8 @@ def _draw(run, images, n_steps, path):
     figure, axis = plots.plt.subplots(figsize=(5, 5))
     picture = plots.tile(images, images.shape[1:])
     axis.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    axis.set_title(f"{_title(run)}\n{len(images)} images after {n_steps:,} Gibbs steps")
+    title = f"{_title(run)}\n{len(images)} images after {n_steps:,} Gibbs steps"
+    axis.set_title(title, parse_math=False)  # a name may have $ in it
     axis.set_axis_off()
     figure.savefig(path, bbox_inches="tight")
 

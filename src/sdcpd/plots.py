@@ -4,10 +4,11 @@ The colours are Okabe & Ito's, which colour-blind readers can tell apart; marker
 labels do the same in grey print.
 """
 
+import os
+import sys
+from contextlib import chdir
 from pathlib import Path
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
@@ -17,6 +18,15 @@ from .algorithms import LABELS
 from .archive import best_trial
 from .likelihood import MIN_ESS
 from .tuning import SYMBOLS
+
+# Drawings do not depend on the user's settings, which matplotlib looks for here, and then there.
+_INLINE = "module://matplotlib_inline.backend_inline"
+os.environ["MPLBACKEND"] = _INLINE if "ipykernel" in sys.modules else "agg"
+os.environ["MATPLOTLIBRC"] = os.devnull
+with chdir(Path(__file__).parent):
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+mpl.rcdefaults()  # where it had been imported before
 
 STYLES = {
     "cd": ("#56B4E9", "v"),
@@ -54,6 +64,7 @@ _LATEX = {c: f"\\{c}" for c in "&%$#_"} | {
     "±": r"$\pm$",
     "′": "$'$",
 }
+
 
 mpl.rcParams.update(
     {
