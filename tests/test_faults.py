@@ -4,6 +4,7 @@ import contextlib
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -260,6 +261,20 @@ def test_folder_whose_name_cannot_be(name, tmp_path):
     status, printed = run(project, "--dry-run")
     lines = [line for line in printed.splitlines() if "rename the folder" in line]
     assert status != 0 and len(lines) == 1 and "Traceback" not in printed, printed[-3000:]
+
+
+def test_user_id_without_a_name(tmp_path):
+    """As a container may give."""
+    unshare = ["unshare", "--user", "--map-user=12345"]
+    if not shutil.which("unshare") or subprocess.run([*unshare, "true"]).returncode:
+        pytest.skip("needs the right to take another user id")
+    project = copy_project(tmp_path / "project")
+    nameless = environment(project)
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        nameless.pop(name, None)
+    program = [*unshare, *command(f"{CD}/run.json")]
+    done = subprocess.run(program, cwd=project, env=nameless, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
 
 
 # ------------------------------------------------------------------------ data and files

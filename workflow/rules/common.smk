@@ -1,5 +1,6 @@
 # The configuration and its checks; what is said at the start and after a failure.
 import fcntl
+import getpass
 import os
 import shlex
 import shutil
@@ -20,6 +21,12 @@ from sdcpd import archive, data, engine, experiments, measurements, runs
 localrules:
     download,
 
+
+# Snakemake asks for the user's name, and a user id of a container may have none.
+try:
+    getpass.getuser()
+except (KeyError, OSError):
+    os.environ["LOGNAME"] = "nobody"
 
 # Whatever the folder is called: snakemake gives this path to a shell as it is. But it fills in braces,
 # and a colon ends an entry of PYTHONPATH.
