@@ -141,7 +141,8 @@ def test_defaults_are_documented(capsys):
         *re.findall(r"[\d.]+", described)
     }  # the configuration has them, and may change
     assert (
-        "workflow/config/paper.yaml" in examples and "as_published in hyperparameters" in examples
+        "workflow/config/paper.yaml" in examples
+        and "as_published in its hyperparameters" in examples
     )
     for words in (
         "or sdcp_d (sdcp_d)",
