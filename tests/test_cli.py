@@ -701,6 +701,25 @@ def test_defaults_of_the_others(monkeypatch):
     assert {o["backend"] for o in (of_evaluate, of_sample, of_bench)} == {"auto"}
 
 
+# ------------------------------------------------------------------------------- the place
+
+
+def test_without_its_project(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(cli, "ROOT", tmp_path)
+    refused(capsys, "is installed without its project", "`uv run sdcpd`")(cli.main(["bench"]))
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+
+
+def test_in_the_folder_of_another_checkout(monkeypatch, capsys, tmp_path):
+    (tmp_path / "src/sdcpd").mkdir(parents=True)
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir("notebooks")
+    refused(capsys, f"that of {ROOT}:", f"in {tmp_path}")(cli.main(["bench"]))
+    monkeypatch.chdir(ROOT / "notebooks")
+    refused(capsys, "nothing is no run")(cli.main(["sample", "nothing"]))
+
+
 # ------------------------------------------------------------------------- as a program
 
 

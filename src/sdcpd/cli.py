@@ -42,6 +42,7 @@ def main(arguments=None):
     options = None
     try:
         options = _parser().parse_args(arguments)
+        _check_place()
         return options.command(options)
     except KeyboardInterrupt:
         training = options is not None and options.command is train
@@ -211,6 +212,17 @@ def bench(options):
 
 
 # ------------------------------------------------------------------------------- helpers
+
+
+def _check_place():
+    """The package needs its checkout, and is not to be used in the folder of another one."""
+    if not (ROOT / "workflow/config").is_dir():
+        without = "this sdcpd is installed without its project, whose workflow/config it reads"
+        raise CommandError(f"{without}: `uv run sdcpd` in the project's folder, not --no-editable")
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        package = folder / "src/sdcpd"
+        if package.is_dir() and not package.samefile(Path(__file__).parent):
+            raise CommandError(f"this sdcpd is that of {ROOT}: use `uv run sdcpd` in {folder}")
 
 
 def _load_data(name):
