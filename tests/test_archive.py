@@ -244,3 +244,21 @@ def test_the_archive_of_the_clone_is_whole():
             assert model is None or all(np.isfinite(array).all() for array in model)
         else:
             assert all(run.archived for run in runs.load_sweep(where))
+
+
+def test_a_clone_has_the_same_bytes_whatever_git_does_to_line_endings(tmp_path):
+    """Else the archive would be refused, and scripts would not run."""
+
+    def git(*words):
+        who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    files = (".gitattributes", "Snakefile", "workflow/archive/SHA256SUMS")
+    for file in files:
+        (tmp_path / "original" / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / file, tmp_path / "original" / file)
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
+        git("-C", "original", *words)
+    git("clone", "-q", "-c", "core.autocrlf=true", "original", "clone")
+    for file in files:
+        assert (tmp_path / "clone" / file).read_bytes() == (ROOT / file).read_bytes()

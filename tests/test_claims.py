@@ -189,6 +189,7 @@ def test_one_algorithm_that_is_faster_makes_a_claim_fail():
     [
         ({"epochs": 3}, "run with 4 trials × 3 of 4 epochs only"),
         ({"epochs": 0.5}, "run with 4 trials × 0.5 of 4 epochs only"),
+        ({"epochs": 3.9999999}, "run with 4 trials × 3.9999999 of 4 epochs only"),
         ({"trials": 1}, "run with 1 trial × 4 of 4 epochs only"),
         ({"trials": 3}, "run with 3 trials × 4 of 4 epochs only"),
     ],

@@ -412,7 +412,9 @@ def test_unknown_names():
 @pytest.mark.parametrize(
     ("array", "says"),
     [
-        (np.array([[0, 0.5]]), "must be 0 or 1"),
+        (np.array([[0, 0.5]]), "must be 0 or 1, not 0.5;"),
+        (np.array([[0, 0.9999999]]), "must be 0 or 1, not 0.9999999;"),
+        (np.array([[0, 0.9999999]], np.float32), "must be 0 or 1, not 0.9999999;"),
         (np.array([[0, 2]]), "must be 0 or 1"),
         (np.array([[-1, 1]]), "must be 0 or 1"),
         (np.array([[np.nan, 1]]), "must be 0 or 1"),

@@ -3,9 +3,11 @@
 test_training.py trains, interrupts and resumes with the compiled engine too.
 """
 
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import numba
@@ -160,11 +162,30 @@ def test_tensor_cores_by_compute_capability(capability, has_them, monkeypatch):
 
 
 def test_numba_problem_is_one_line(monkeypatch):
-    """Not installed, or not made for this NumPy."""
+    """Not installed, or not made for this NumPy, or told not to compile."""
     assert engine.numba_problem.__wrapped__() is None
+    with monkeypatch.context() as patch:
+        patch.setattr(numba.config, "DISABLE_JIT", 1)
+        assert engine.numba_problem.__wrapped__() == "NUMBA_DISABLE_JIT is set"
     monkeypatch.setitem(sys.modules, "numba", None)
     problem = engine.numba_problem.__wrapped__()
     assert problem.startswith("Numba cannot be imported (") and "\n" not in problem
+
+
+def test_damaged_kernels_are_compiled_again(tmp_path, monkeypatch):
+    select("numba")  # which keeps its kernels
+    kept = Path(compiled.add_changes.stats.cache_path)
+    package = tmp_path / "sdcpd"
+    shutil.copytree(ROOT / "src/sdcpd", package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(kept, package / "__pycache__")
+    for file in package.glob("__pycache__/compiled.add_changes*.nb[ci]"):
+        file.write_bytes(file.read_bytes()[:10])
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    code = "from sdcpd import engine; engine.select('numba')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("\n") <= 2 and "are damaged: compiling them again" in done.stderr
 
 
 def test_describe_names_engine_precision_and_device():

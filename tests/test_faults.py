@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -285,6 +286,38 @@ def test_home_folder_that_cannot_be_written_to(tmp_path):
     assert "/proc/nobody" not in printed + (project / f"{CD}/run.json").read_text()
     for notebook in project.glob("results/smoke/notebooks/*.ipynb"):
         assert "/proc/nobody" not in notebook.read_text()
+
+
+def test_whatever_the_folder_is_called(tmp_path):
+    """Its own Python, as uv makes it, lies there too."""
+    project = copy_project(tmp_path / """it's 100% (größe) $x "q" ;&""")
+    (project / ".venv").symlink_to(sys.prefix)
+    program = [project / ".venv/bin/python", *command(f"{CD}/run.json")[1:]]
+    done = subprocess.run(program, cwd=project, env=environment(project), capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    assert runs.load(project / CD)
+
+
+@pytest.mark.parametrize("name", ["{0}", "a:b"])
+def test_folder_whose_name_cannot_be(name, tmp_path):
+    project = copy_project(tmp_path / name)
+    status, printed = run(project, "--dry-run")
+    lines = [line for line in printed.splitlines() if "rename the folder" in line]
+    assert status != 0 and len(lines) == 1 and "Traceback" not in printed, printed[-3000:]
+
+
+def test_user_id_without_a_name(tmp_path):
+    """As a container may give."""
+    unshare = ["unshare", "--user", "--map-user=12345"]
+    if not shutil.which("unshare") or subprocess.run([*unshare, "true"]).returncode:
+        pytest.skip("needs the right to take another user id")
+    project = copy_project(tmp_path / "project")
+    nameless = environment(project)
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        nameless.pop(name, None)
+    program = [*unshare, *command(f"{CD}/run.json")]
+    done = subprocess.run(program, cwd=project, env=nameless, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
 
 
 # ------------------------------------------------------------------------ data and files

@@ -1,5 +1,8 @@
 """Plots and tables: what they show is what the runs and the published files say."""
 
+import os
+import subprocess
+import sys
 import warnings
 
 import matplotlib.pyplot as plt
@@ -36,6 +39,24 @@ def fast(monkeypatch):
 def layout(fast, monkeypatch):
     """The real layout after all."""
     monkeypatch.setattr(plt.Figure, "tight_layout", TIGHT_LAYOUT)
+
+
+def test_settings_of_the_user_do_not_matter(tmp_path):
+    """Wherever they lie, and whatever is wrong with them."""
+    for folder in ("cwd", "named", "config", "home/.config/matplotlib"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "matplotlibrc").write_bytes(b"text.usetex: True # gr\xf6\xdfer\n")
+    own = {"HOME": "home", "MATPLOTLIBRC": "named", "MPLCONFIGDIR": "config"}
+    own = {name: str(tmp_path / folder) for name, folder in own.items()}
+    code = "from sdcpd.plots import mpl; print(mpl.rcParams['text.usetex'], mpl.get_backend())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | own | {"MPLBACKEND": "nonsense", "PYTHONPATH": str(ROOT / "src")},
+        cwd=tmp_path / "cwd",
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout, done.stderr) == ("False agg\n", "")
 
 
 def make_run(algorithm="cd", dataset="bars_and_stripes", curve=None, **changes):

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import types
 
 import numpy as np
@@ -1005,6 +1006,27 @@ def test_source_hash_follows_the_sources(tmp_path, monkeypatch):
     (folder / "plots.py").write_text("")  # decides no numbers
     assert runs.source_hash() in hashes
     assert runs.provenance(PLAIN)["commit"] == "unknown"  # not a clone
+
+
+def test_commit_is_that_of_the_project_and_of_no_other(tmp_path, monkeypatch):
+    """Not of a repository around a folder that is no clone, nor of one that GIT_DIR names."""
+
+    def repository(folder):
+        git = ["git", "-C", folder, "-c", "user.name=A", "-c", "user.email=a@b.c"]
+        subprocess.run([*git, "init", "-q"], check=True)
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", folder.name], check=True)
+        done = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True)
+        return done.stdout.strip()
+
+    (tmp_path / "outer/project").mkdir(parents=True)
+    repository(tmp_path / "outer")
+    monkeypatch.setattr(runs, "source_hash", lambda: "")
+    monkeypatch.setattr(runs, "ROOT", tmp_path / "outer/project")
+    assert runs.provenance(PLAIN)["commit"] == "unknown"
+    own = repository(tmp_path / "outer/project")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "outer/.git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path / "outer"))
+    assert runs.provenance(PLAIN)["commit"] == own
 
 
 def test_sources_are_all_that_runs_import():

@@ -3,7 +3,8 @@
 Random numbers are counter-based (Philox-4x32-10, Salmon et al. 2011): the number of a unit is a
 function of the replica's key, of the number of the draw, of the row (chain) and of the unit alone.
 So a trial's numbers depend neither on the device, nor on which trials run beside it, nor on where
-a run was resumed; and a kernel makes each number where it is needed.
+a run was resumed; and a kernel makes each number where it is needed. Initial weights and our
+binarizations of datasets, which are always made on the host, are drawn by NumPy's Philox-4x64-10.
 """
 
 import hashlib
@@ -121,10 +122,11 @@ def _cpu_name():
 
 
 def key(*fields):
-    """A 128-bit Philox key, shape (2,) uint64, from numbers and names.
+    """A key, shape (2,) uint64, from numbers and names.
 
-    Different fields give independent streams; equal fields, whatever the order of names in them,
-    the same stream everywhere.
+    NumPy's Philox-4x64 takes all 128 bits, the Philox-4x32 of a ``Stream`` the first 64. Different
+    fields give independent streams; equal fields, whatever the order of names in them, the same
+    stream everywhere.
     """
     text = json.dumps(fields, sort_keys=True)
     digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
@@ -132,7 +134,7 @@ def key(*fields):
 
 
 def random_words(key, n, position=0):
-    """``n`` random 64-bit words of the stream ``key`` from block ``position`` on, on the host."""
+    """``n`` random 64-bit words of NumPy's Philox-4x64-10 from block ``position`` on."""
     return np.random.Philox(key=key, counter=int(position)).random_raw(n)
 
 
@@ -173,6 +175,7 @@ class Stream:
     Parameters
     ----------
     keys : array_like of uint64, shape (R, 2)
+        As ``key`` makes them.
     xp : module
         ``numpy`` or ``cupy``.
     position : int

@@ -53,7 +53,7 @@ class Evidence(NamedTuple):
         trials = run.settings["trials"]
         if run.settings["epochs"] < self.budgets[on["experiment"]] or trials < MIN_TRIALS:
             trials = f"{trials} trial{'s' if trials > 1 else ''}"
-            epochs = f"{run.settings['epochs']:g} of {self.budgets[on['experiment']]:,}"
+            epochs = f"{run.settings['epochs']:.10g} of {self.budgets[on['experiment']]:,}"
             raise NotRun(f"run with {trials} × {epochs} epochs only")
         return run
 
@@ -66,7 +66,7 @@ class Evidence(NamedTuple):
         epochs = sweep[0].settings["epochs"]
         needed = self.budgets[on["experiment"], kind.partition("_")[0]]
         if epochs < needed:
-            raise NotRun(f"{kind} run with {epochs:g} of {needed:,} epochs only")
+            raise NotRun(f"{kind} run with {epochs:.10g} of {needed:,} epochs only")
         return sweep
 
 

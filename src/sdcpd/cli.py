@@ -42,6 +42,7 @@ def main(arguments=None):
     options = None
     try:
         options = _parser().parse_args(arguments)
+        _check_place()
         return options.command(options)
     except KeyboardInterrupt:
         training = options is not None and options.command is train
@@ -99,7 +100,7 @@ def train(options):
     shown = np.unique(np.linspace(0, len(table) - 1, min(len(table), 12)).round().astype(int))
     _print(table.iloc[shown], "epoch", "trials", "train", "valid", "test", "ess")
     figure = plots.trial_curves(run)
-    figure.suptitle(_title(run), y=1.04)
+    figure.suptitle(_title(run), y=1.04, parse_math=False)
     figure.savefig(folder / "curve.png", bbox_inches="tight")
     if run.best()[0] is None:
         return _fail(f"every trial diverged, see {folder}: use a smaller --learning-rate", 1)
@@ -211,6 +212,17 @@ def bench(options):
 
 
 # ------------------------------------------------------------------------------- helpers
+
+
+def _check_place():
+    """The package needs its checkout, and is not to be used in the folder of another one."""
+    if not (ROOT / "workflow/config").is_dir():
+        without = "this sdcpd is installed without its project, whose workflow/config it reads"
+        raise CommandError(f"{without}: `uv run sdcpd` in the project's folder, not --no-editable")
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        package = folder / "src/sdcpd"
+        if package.is_dir() and not package.samefile(Path(__file__).parent):
+            raise CommandError(f"this sdcpd is that of {ROOT}: use `uv run sdcpd` in {folder}")
 
 
 def _load_data(name):
@@ -325,7 +337,8 @@ def _draw(run, images, n_steps, path):
     figure, axis = plots.plt.subplots(figsize=(5, 5))
     picture = plots.tile(images, images.shape[1:])
     axis.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    axis.set_title(f"{_title(run)}\n{len(images)} images after {n_steps:,} Gibbs steps")
+    title = f"{_title(run)}\n{len(images)} images after {n_steps:,} Gibbs steps"
+    axis.set_title(title, parse_math=False)  # a name may have $ in it
     axis.set_axis_off()
     figure.savefig(path, bbox_inches="tight")
 
@@ -394,6 +407,9 @@ your own data:
   digits.npz   the same as array `train`, and optionally `test` and `valid`; or as its only array
 Every pixel is 0 or 1. Where there are no test images, the last tenth of the rows is held out.
 
+Defaults that are not in brackets are of the experiment with these data, else of mnist, in
+workflow/config/paper.yaml; those of η, ε and λ_H are as_published in its hyperparameters.yaml.
+
 A training that was interrupted goes on when the same command is given again."""
 EVALUATE = """\
 examples:
@@ -437,24 +453,27 @@ def _parser():
     add("dataset", str, "DATA", "bars_and_stripes, mnist, …, or a .npy or .npz file of 0 and 1")
     text = "cd, pcd, cg, sdcp or sdcp_d (sdcp_d)"
     add("--algorithm", str, "NAME", text, default="sdcp_d")
-    add("--hidden", COUNT, "N", "hidden units (500; Bars & Stripes: 4)")
-    add("--epochs", POSITIVE, "X", "visits of every training image (20; Bars & Stripes: 5000)")
-    add("--batch-size", COUNT, "N", "images of an update (200; CalTech: 100; Bars & Stripes: 16)")
-    rates = "cd 0.04, pcd 0.015, cg 0.02, sdcp 0.01, sdcp_d 0.0012"
-    small = "Bars & Stripes: 0.2, 0.15, 0.15, 0.13, 0.07"
-    add("--learning-rate", POSITIVE, "X", f"η ({rates}; {small})")
-    add("--epsilon", POSITIVE, "X", "ε of sdcp_d (0.1)")
-    add("--lambda-hessian", SHARE, "X", "λ_H of sdcp_d, memory of the averaged diagonal (0: none)")
-    text = "K (24; Bars & Stripes: 4), K′ of sdcp and sdcp_d (4; Bars & Stripes: 2)"
-    add("--gibbs-steps", COUNT, "N", text)
-    add("--inner-iterations", COUNT, "N", "d of sdcp and sdcp_d (6; Bars & Stripes: 2)")
-    add("--sliding-factor", SHARE, "X", "ν of cg (0.01)")
+    add("--hidden", COUNT, "N", "hidden units")
+    add(
+        "--epochs",
+        POSITIVE,
+        "X",
+        f"visits of every training image ({EPOCHS}; Bars & Stripes: as below)",
+    )
+    add("--batch-size", COUNT, "N", "images of an update")
+    add("--learning-rate", POSITIVE, "X", "η")
+    add("--epsilon", POSITIVE, "X", "ε of sdcp_d")
+    add("--lambda-hessian", SHARE, "X", "λ_H of sdcp_d, memory of the averaged diagonal")
+    add("--gibbs-steps", COUNT, "N", "K, K′ of sdcp and sdcp_d")
+    add("--inner-iterations", COUNT, "N", "d of sdcp and sdcp_d")
+    add("--sliding-factor", SHARE, "X", "ν of cg")
     add("--trials", COUNT, "N", "models, each with random numbers of its own (1)", default=1)
-    add("--seed", WHOLE, "N", "of all random numbers (2019)")
+    add("--seed", WHOLE, "N", "of all random numbers")
     add("--evaluate-every", POSITIVE, "X", "epochs between points of the curve (a tenth of all)")
-    text = "AIS with so many particles (100; exact if a layer has at most 20 units)"
+    exact = f"exact if a layer has at most {EXACT} units"
+    text = f"AIS with so many particles ({AIS['n_particles']}; {exact})"
     add("--ais-particles", SEVERAL, "N", text)
-    text = "AIS with so many temperatures (1000; exact if a layer has at most 20 units)"
+    text = f"AIS with so many temperatures ({AIS['n_temperatures']}; {exact})"
     add("--ais-temperatures", COUNT, "N", text)
     add("--sample-steps", COUNT, "N", "Gibbs steps from random pixels (1000)", default=1000)
     add("--output", Path, "FOLDER", "(results/by_hand/DATA-ALGORITHM-HIDDENh)")

@@ -9,6 +9,7 @@ subtracted. On a trained model that is several times less work than the matrix p
 """
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 from llvmlite import ir
@@ -41,6 +42,15 @@ def _kernel(**options):
             return njit(**options)(function)
 
     return decorate
+
+
+def forget():
+    """Delete the machine code that is kept; whether there was any."""
+    folders = {k.stats.cache_path for k in globals().values() if hasattr(k, "stats")} - {None}
+    files = [file for folder in folders for file in Path(folder).glob("compiled.*.nb[ci]")]
+    for file in files:
+        file.unlink(missing_ok=True)
+    return bool(files)
 
 
 @intrinsic

@@ -236,10 +236,9 @@ def _timed(function, *arguments, **named):
 
 # One cell, and what executes it as workflow/scripts/execute_notebook.py does.
 _CELL = """
-from matplotlib import pyplot as plt
 from sdcpd import engine, plots, runs
 engine.select()
-figure, axes = plt.subplots(2, 3)
+figure, axes = plots.plt.subplots(2, 3)
 for axis in axes.flat:
     axis.plot(range(9))
 for suffix in ("pdf", "png", "svg"):

@@ -200,7 +200,7 @@ def check_binary(array, name):
         raise DataError(f"{name}: expected rows of pixels, found an array of shape {array.shape}")
     right = (array == 0) | (array == 1)
     if not right.all():
-        rule = f"every pixel must be 0 or 1, not {array[~right][0]:g}"
+        rule = f"every pixel must be 0 or 1, not {array[~right][0]!s}"
         raise DataError(f"{name}: {rule}; binarize the images first")
 
 

@@ -338,10 +338,10 @@ NAMES = ("numpy", "numba", "cupy", "cupy_float32")
 def numba_problem():
     """Why the compiled engine cannot be used, as one line, or None if it can."""
     try:
-        import numba  # noqa: F401
+        import numba
     except ImportError as error:  # not installed, or not made for this NumPy
         return f"Numba cannot be imported ({str(error).splitlines()[0]})"
-    return None
+    return "NUMBA_DISABLE_JIT is set" if numba.config.DISABLE_JIT else None
 
 
 @cache
@@ -397,7 +397,13 @@ def select(name="auto"):
 
         engine = Engine(cupy) if name == "cupy_float32" else SplitEngine(CupyDevice())
     start = time.monotonic()
-    _warm_up(engine)
+    try:
+        _warm_up(engine)
+    except Exception:  # reading what was kept of the kernels raises many types
+        if name != "numba" or not engine.kernels.forget():
+            raise
+        say("note: the compiled kernels that were kept are damaged: compiling them again")
+        _warm_up(engine)
     taken = time.monotonic() - start
     if taken > COMPILING:
         say(f"note: compiled the kernels in {taken:.0f} s; they are kept for the next time")

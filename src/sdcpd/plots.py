@@ -4,10 +4,11 @@ The colours are Okabe & Ito's, which colour-blind readers can tell apart; marker
 labels do the same in grey print.
 """
 
+import os
+import sys
+from contextlib import chdir
 from pathlib import Path
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
@@ -17,6 +18,15 @@ from .algorithms import LABELS
 from .archive import best_trial
 from .likelihood import MIN_ESS
 from .tuning import SYMBOLS
+
+# Drawings do not depend on the user's settings, which matplotlib looks for here, and then there.
+_INLINE = "module://matplotlib_inline.backend_inline"
+os.environ["MPLBACKEND"] = _INLINE if "ipykernel" in sys.modules else "agg"
+os.environ["MATPLOTLIBRC"] = os.devnull
+with chdir(Path(__file__).parent):
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+mpl.rcdefaults()  # where it had been imported before
 
 STYLES = {
     "cd": ("#56B4E9", "v"),
@@ -63,6 +73,7 @@ _LATEX = {c: f"\\{c}" for c in "&%$#_"} | {
     "±": r"$\pm$",
     "′": "$'$",
 }
+
 
 mpl.rcParams.update(
     {
@@ -158,7 +169,7 @@ def budget_note(run, paper_budget):
         less.append(f"{settings['trials']} trial{plural} (paper: {paper_budget['trials']})")
     if settings["epochs"] < paper_budget["epochs"]:
         plural = "s" if settings["epochs"] != 1 else ""
-        less.append(f"{settings['epochs']:g} epoch{plural} (paper: {paper_budget['epochs']:,})")
+        less.append(f"{settings['epochs']:.10g} epoch{plural} (paper: {paper_budget['epochs']:,})")
     ours, papers = settings["ais"], paper_budget["ais"]
     if ours and papers and ours["n_temperatures"] < papers["n_temperatures"]:
         paper = f"{papers['n_temperatures']:,}"

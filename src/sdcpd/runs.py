@@ -23,6 +23,7 @@ import hashlib
 import io
 import json
 import math
+import os
 import shutil
 import subprocess
 import time
@@ -595,9 +596,12 @@ def source_hash():
 
 def provenance(chosen):
     """Code version, device and library versions: what a run file says of its origin."""
-    command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    # This project's own repository, not one around it or one that the environment names.
+    command = ["git", f"--git-dir={ROOT / '.git'}", "rev-parse", "HEAD"]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    how = {"env": own, "text": True, "timeout": 10, "stderr": subprocess.DEVNULL}
     try:
-        commit = subprocess.check_output(command, text=True, timeout=10, stderr=subprocess.DEVNULL)
+        commit = subprocess.check_output(command, **how)
     except (OSError, subprocess.SubprocessError):  # not a clone: the source hash still tells
         commit = "unknown"
     code = {"sdcpd": __version__, "commit": commit.strip(), "source": source_hash()}

@@ -1,6 +1,8 @@
 # The configuration and its checks; what is said at the start and after a failure.
 import fcntl
+import getpass
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -28,6 +30,19 @@ if sdcpd.ROOT != Path.cwd().resolve():
 # On a cluster it runs where the workflow does: there is the internet.
 localrules:
     download,
+
+
+# Snakemake asks for the user's name, and a user id of a container may have none.
+try:
+    getpass.getuser()
+except (KeyError, OSError):
+    os.environ["LOGNAME"] = "nobody"
+
+# Whatever the folder is called: snakemake gives this path to a shell as it is. But it fills in braces,
+# and a colon ends an entry of PYTHONPATH.
+sys.executable = shlex.quote(sys.executable)
+if {*"{}:"} & {*os.getcwd()}:
+    raise WorkflowError(f"{os.getcwd()}: rename the folder, its path must not have {{, }} or :")
 
 
 # ------------------------------------------------------------------------------ configuration

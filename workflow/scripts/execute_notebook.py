@@ -32,8 +32,7 @@ os.environ["PYTHONPATH"] = str(ROOT / "src")
 os.environ["SDCPD_PROGRESS_LOG"] = str(ROOT / log)
 # Figures come out byte-identical, and the kernel needs nothing from the user's home folder, which
 # may hold other settings, or not be writable.
-os.environ |= {"SOURCE_DATE_EPOCH": "0", "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
-os.environ["MPLCONFIGDIR"] = str(ROOT / ".snakemake/matplotlib")
+os.environ |= {"SOURCE_DATE_EPOCH": "0", "MPLCONFIGDIR": str(ROOT / ".snakemake/matplotlib")}
 os.environ |= {"JUPYTER_PLATFORM_DIRS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 
 
