@@ -23,7 +23,7 @@ from sources import content_of, sources_of
 if sdcpd.ROOT != Path.cwd().resolve():
     raise WorkflowError(
         f"the package in use is that of {sdcpd.ROOT}, not of this folder: where this is a copy, "
-        "delete its .venv; then run the same command again"
+        "delete its .venv; leave out --no-editable; then run the same command again"
     )
 
 
