@@ -63,7 +63,7 @@ def seconds_per_update(
             for n in (max(1, n_updates // 20), n_updates):
                 synchronize(xp)
                 started = time.perf_counter()
-                if engine.is_small(theta, images):
+                if engine.is_small([name], theta, images):
                     state = engine.many_steps(name, *state, images, hyper, stream, n)
                     continue
                 for _ in range(n):
