@@ -111,11 +111,11 @@ def train(options):
 
 def evaluate(options):
     """Average log-likelihood of the final models of a run, with random numbers of its own."""
-    import numpy as np
     import pandas as pd
 
     from . import backend, engine, runs
     from .likelihood import Evaluator
+    from .measurements import models, side_by_side, stack
 
     run = _load_run(options.run)
     settings, name = run.settings, options.data or run.settings["dataset"]
@@ -134,13 +134,14 @@ def evaluate(options):
     def keys(trial, _):
         return backend.key(options.seed, *fields, trial)
 
-    evaluator, rows = Evaluator(train, test, keys, ais, progress.note, chosen, valid), []
-    for row, trial in enumerate(run.trials):  # one at a time: it stays in the cache
-        theta = run.theta.select(slice(row, row + 1)).map(chosen.xp.asarray)
-        alive = bool(np.isfinite(run.theta.W[row]).all())
-        found = evaluator(chosen.prepare(theta), [trial], 0)[0] if alive else {}
-        rows.append({"trial": trial} | found)
-        progress.update(row + 1)
+    evaluator = Evaluator(train, test, keys, ais, progress.note, chosen, valid)
+    alive, found = models([run], len(run.trials)), {}
+    for part in side_by_side(alive, chosen, (ais or AIS)["n_particles"], on_cpu=1):
+        trials = [run.trials[row] for _, row in part]
+        theta = chosen.prepare(stack(part, chosen.xp))
+        found |= zip(trials, evaluator(theta, trials, 0), strict=True)
+        progress.update(len(found))
+    rows = [{"trial": trial} | found.get(trial, {}) for trial in run.trials]
     progress.close()
     how = _how(ais) + f", seed {options.seed}" * bool(ais)
     print(f"{_title(run)}: average log-likelihood of {name} in nats; log Z {how}")

@@ -34,16 +34,23 @@ def choose_engine():
     to other machines (--jobs, as in profiles/slurm), and not in a job, which will find out.
     """
     name = config["backend"]
-    submitted = workflow.resource_settings.nodes is not None
-    if name in engine.NAMES and (submitted or not workflow.is_main_process):
+    if not workflow.is_main_process:
+        name = os.environ.get("SDCPD_BACKEND", name)
+    if name in engine.NAMES and (SUBMITTED or not workflow.is_main_process):
         return name, "as named, not tried on this machine"
     try:
-        return engine.choose(name)
+        return engine.choose_apart(name)
     except engine.BackendError as error:
         raise WorkflowError(str(error))
 
 
+SUBMITTED = workflow.resource_settings.nodes is not None
 BACKEND, WHY_NOT_FASTER = choose_engine()
+if workflow.is_main_process:
+    # For the jobs. One that is submitted has a GPU of its own.
+    at_once = 1 if SUBMITTED else workflow.global_resources.get("gpu").value or 1
+    os.environ |= {"SDCPD_BACKEND": BACKEND, "SDCPD_GPU_JOBS": str(at_once)}
+GPU_JOBS = int(os.environ.get("SDCPD_GPU_JOBS", 1))
 GPU = BACKEND.startswith("cupy")
 SCALE = config["scale"] if config["scale"] != "auto" else ("paper" if GPU else "quick")
 RESULTS = f"results/{SCALE}"
