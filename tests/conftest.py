@@ -1,19 +1,27 @@
 """What several test files share: small models and runs, brute-force oracles, the real datasets."""
 
+import importlib
 import itertools
 import os
+import shutil
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from threadpoolctl import threadpool_limits
 
-from sdcpd import ROOT, data
+from sdcpd import ROOT, backend, data, engine
 from sdcpd.rbm import Parameters
 from sdcpd.runs import Run
 
-threadpool_limits(1)  # the tests themselves run side by side
+STRICT = ROOT / "tests/strict"  # a stand-in for CuPy
+
+with suppress(ImportError):  # a GPU machine need not have it
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)  # the tests themselves run side by side
 
 # A minute or more each; begun first, so that at the end no process is left alone with one of them.
 LONG = ("test_workflow", "test_faults", "test_study", "test_plan", "test_notebooks")
@@ -96,3 +104,29 @@ def real_dataset():
         return loaded[name]
 
     return get
+
+
+@pytest.fixture(scope="session")
+def strict_environment(tmp_path_factory):
+    """What a process needs in its environment to find the stand-in for CuPy."""
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++")
+    folder = os.environ.setdefault("EMULATED_KERNELS", str(tmp_path_factory.mktemp("kernels")))
+    return {"PYTHONPATH": f"{STRICT}:{ROOT / 'src'}", "EMULATED_KERNELS": folder}
+
+
+@pytest.fixture
+def strict_cupy(strict_environment, monkeypatch):
+    """The stand-in for CuPy, which ``import cupy`` gives in this test."""
+
+    def forget():
+        for cached in (backend.gpu_problem, engine.tensor_core_problem):
+            cached.cache_clear()
+        names = [name for name in sys.modules if name.split(".")[0] in ("cupy", "cupy_backends")]
+        return {name: sys.modules.pop(name) for name in names}
+
+    monkeypatch.syspath_prepend(STRICT)
+    others = forget()  # the real one, where there is a GPU
+    yield importlib.import_module("cupy")
+    forget()
+    sys.modules.update(others)

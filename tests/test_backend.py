@@ -1,13 +1,13 @@
 """The random stream that every number depends on, and what is said about the device."""
 
+import os
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from sdcpd import backend
+from sdcpd import ROOT, backend
 from sdcpd.backend import Stream, key, philox, random_words
 
 KEYS = [key("test", trial) for trial in range(3)]
@@ -185,19 +185,78 @@ def test_gpu_draws_the_same_numbers():
 # ------------------------------------------------------------------------------ device
 
 
+def problem():
+    found = backend.gpu_problem.__wrapped__()
+    assert found is None or "\n" not in found
+    return found
+
+
+def test_no_cupy_is_a_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    assert problem().startswith("CuPy is not installed")
+
+
 @pytest.mark.parametrize(
-    ("cupy", "says"),
+    ("changes", "says"),
     [
-        (None, "not installed"),
-        (SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False)), "no CUDA device"),
-        (SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: True)), "cannot use the GPU"),
+        ({"driverGetVersion": lambda: 0}, "CuPy is installed but finds no NVIDIA driver"),
+        ({"getDeviceCount": "cudaErrorNoDevice: no CUDA-capable device is detected"},
+         "CuPy is installed but finds no CUDA device"),
+        ({"getDeviceCount": "cudaErrorInsufficientDriver: CUDA driver version is insufficient",
+          "driverGetVersion": lambda: 12040},
+         "the NVIDIA driver, for CUDA 12.4, is too old for CuPy: try --extra cuda12"),
+        ({"getDeviceCount": "\n=====\n  cudaErrorUnknown: unknown error\nmore"},
+         "CuPy cannot use the GPU: cudaErrorUnknown: unknown error"),
+        ({"getDeviceCount": ""}, "CuPy cannot use the GPU: CUDARuntimeError"),
     ],
-)
-def test_gpu_problem_is_one_line(monkeypatch, cupy, says):
-    """No CuPy, no device, and a device that fails when used (here: without ``zeros``)."""
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    problem = backend.gpu_problem.__wrapped__()
-    assert says in problem and "\n" not in problem
+)  # fmt: skip
+def test_gpu_that_cannot_be_used_is_a_line(strict_cupy, changes, says, monkeypatch):
+    """As CuPy 14.2 says it: no driver, no device, a driver that is too old, anything else."""
+    runtime = strict_cupy.cuda.runtime
+    assert problem() is None
+    for name, change in changes.items():
+        if isinstance(change, str):
+
+            def change(text=change):
+                raise runtime.CUDARuntimeError(text)
+
+        monkeypatch.setattr(runtime, name, change)
+    assert problem() == says
+
+
+def test_compiler_and_products_are_tried(strict_cupy, monkeypatch):
+    """They are libraries of their own, which may be missing where the driver is not."""
+    with monkeypatch.context() as changed:
+        changed.delattr(strict_cupy.ndarray, "__matmul__")
+        assert problem().startswith("CuPy cannot use the GPU: unsupported operand")
+    with monkeypatch.context() as changed:
+        changed.setattr(strict_cupy.ndarray, "__matmul__", lambda a, b: a)
+        assert problem() == "CuPy is installed but its results are wrong on this GPU"
+
+    def missing(**how):
+        raise RuntimeError("CuPy failed to load libnvrtc.so.13: OSError: no such file")
+
+    monkeypatch.setattr(strict_cupy, "RawModule", missing)
+    assert problem().startswith("CuPy cannot use the GPU: CuPy failed to load libnvrtc.so.13")
+
+
+def test_cupy_that_cannot_be_imported_is_a_line(strict_environment, monkeypatch, tmp_path):
+    (tmp_path / "cupy.py").write_text("raise OSError('libcudart.so.13: no such file')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    assert problem() == "CuPy cannot use the GPU: libcudart.so.13: no such file"
+
+
+def test_home_folder_that_cannot_be_written_to(strict_cupy, monkeypatch, tmp_path):
+    """CuPy would end with a traceback when it is imported."""
+    monkeypatch.delenv("CUPY_CACHE_DIR", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert problem() is None and "CUPY_CACHE_DIR" not in os.environ
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    assert problem() is None and os.environ["CUPY_CACHE_DIR"] == str(ROOT / ".snakemake/cupy")
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
+    assert problem() is None and os.environ["CUPY_CACHE_DIR"] == str(tmp_path)
 
 
 def test_describe_names_device_and_versions():

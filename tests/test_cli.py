@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -758,6 +759,32 @@ def test_program(own):
     wrong = program("train", "nothing.npy")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert re.fullmatch(r"sdcpd: nothing.npy cannot be read: .*\n", wrong.stderr)
+
+
+@pytest.mark.parametrize(
+    ("shell", "status", "last"),
+    [
+        ("| head -n 1", 0, "finished"),  # nobody reads on
+        ("2>&1 | head -n 1", 0, ""),
+        (">&- 2>&-", 0, ""),
+        ("2> /dev/full", 0, ""),
+        ("> /dev/full", 2, "sdcpd: what was printed is lost: No space left on device"),
+        ("", 0, "finished"),  # with few letters
+    ],
+)
+def test_whatever_becomes_of_the_terminal(shell, status, last, own):
+    """The training is finished and its files are written."""
+    letters = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    words = [sys.executable, "-m", "sdcpd", "train", own, *SMALL, "--output", "run"]
+    line = f"set -o pipefail; {shlex.join(words)} {shell}"
+    done = subprocess.run(
+        ["bash", "-c", line], env=os.environ | letters, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == status and "Error" not in done.stderr, done.stderr
+    assert (done.stderr.splitlines() or [""])[-1].endswith(last)
+    assert (
+        runs.load("run") and os.path.exists("run/curve.png") and os.path.exists("run/samples.png")
+    )
 
 
 def test_help_is_there_at_once():

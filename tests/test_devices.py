@@ -1,4 +1,4 @@
-"""Jobs beside each other each get a GPU of their own. None is needed here: names are shared out."""
+"""Jobs beside each other share out the GPUs. None is needed here: only their names are."""
 
 import os
 import subprocess
@@ -18,29 +18,27 @@ JOB = f"""
 import os, subprocess, sys
 sys.path.insert(0, {str(ROOT / "workflow/scripts")!r})
 import devices
-devices.take(1)
+devices.take(int(sys.argv[1]))
 child = subprocess.Popen(["sleep", "60"])
-print(os.environ["CUDA_VISIBLE_DEVICES"], child.pid, flush=True)
+seen = os.environ["CUDA_VISIBLE_DEVICES"], os.environ["SDCPD_GPU_SHARE"]
+print(*seen, child.pid, flush=True)
 sys.stdin.read()
 """
 
 
 class Job:
-    def __init__(self, folder, visible):
+    def __init__(self, folder, visible, wanted, changes):
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        environment = os.environ | {"CUDA_VISIBLE_DEVICES": visible}
-        program = [sys.executable, "-c", JOB]
+        environment = os.environ | {"CUDA_VISIBLE_DEVICES": visible} | changes
+        program = [sys.executable, "-c", JOB, str(wanted)]
         self.process = subprocess.Popen(program, cwd=folder, env=environment, text=True, **pipes)
         self.child = None
 
     def device(self):
-        """The one it got; waits until it has one."""
-        device, child = self.process.stdout.readline().split()
-        self.child = int(child)
+        """The one it got."""
+        device, share, child = self.process.stdout.readline().split()
+        self.child, self.share = int(child), float(share)
         return device
-
-    def waits(self):
-        return "waiting" in self.process.stderr.readline()
 
     def end(self):
         self.process.stdin.close()
@@ -55,8 +53,8 @@ class Job:
 def start(tmp_path):
     jobs = []
 
-    def start(visible):
-        jobs.append(Job(tmp_path, visible))
+    def start(visible, wanted=1, **changes):
+        jobs.append(Job(tmp_path, visible, wanted, changes))
         return jobs[-1]
 
     yield start
@@ -74,14 +72,33 @@ def test_jobs_at_once_get_different_devices(start):
         assert {job.device() for job in jobs} == set(names.split(","))
 
 
-def test_more_jobs_than_devices_wait(start):
-    running = [start("0,1,2") for _ in range(3)]
-    held = [job.device() for job in running]
-    late = [start("0,1,2") for _ in range(2)]
-    assert all(job.waits() for job in late)
-    for job in running[:2]:
-        job.end()
-    assert {job.device() for job in late} == set(held[:2])
+def test_more_jobs_than_devices_share_them(start):
+    """Evenly; the place of one that ended is taken first."""
+    jobs = [start("0,1,2", SDCPD_GPU_JOBS="6") for _ in range(3)]
+    held = [job.device() for job in jobs]
+    assert sorted(held) == ["0", "1", "2"] and {job.share for job in jobs} == {0.5}
+    late = [start("0,1,2", SDCPD_GPU_JOBS="6") for _ in range(2)]
+    assert len({job.device() for job in late}) == 2
+    jobs[1].end()
+    assert start("0,1,2").device() == held[1]
+
+
+@pytest.mark.parametrize(
+    ("at_once", "names", "wanted", "share"),
+    [
+        ("4", "0", 1, 0.25),
+        ("4", "0", 4, 1.0),  # what is timed is alone
+        ("4", "0,1", 1, 0.5),
+        ("3", "0,1", 1, 0.5),
+        ("2", "0,1,2,3", 1, 1.0),
+        ("8", "0,1", 8, 1.0),
+        (None, "0", 1, 1.0),  # as on Slurm
+    ],
+)
+def test_share_of_a_gpu(at_once, names, wanted, share, start):
+    changes = {"SDCPD_GPU_JOBS": at_once} if at_once else {}
+    job = start(names, wanted, **changes)
+    assert job.device() in names.split(",") and job.share == share
 
 
 def test_killed_job_frees_its_device(start):
@@ -89,10 +106,8 @@ def test_killed_job_frees_its_device(start):
     first, other = start("0,1"), start("0,1")
     held = first.device()
     assert {held, other.device()} == {"0", "1"}
-    late = start("0,1")
-    assert late.waits()
     first.kill()
-    assert late.device() == held
+    assert start("0,1").device() == held
     os.kill(first.child, 0)  # an error if it were gone
 
 
@@ -133,4 +148,4 @@ def test_jobs_of_the_workflow_take_them(tmp_path):
     resources = ["--set-resources", "train:gpu=1", "--resources", "gpu=2"]
     status, printed = run(project, *targets, *resources, CUDA_VISIBLE_DEVICES="3,5")
     assert status == 0, printed[-3000:]
-    assert {path.name for path in (project / devices.LOCKS).iterdir()} == {"3", "5"}
+    assert {path.name for path in (project / devices.LOCKS).iterdir()} == {"3.0", "5.0"}

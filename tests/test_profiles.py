@@ -42,8 +42,8 @@ def test_profiles_agree_on_what_they_share():
     assert {key: SLURM.get(key) for key in default if key != "resources"} == {
         key: value for key, value in default.items() if key != "resources"
     }
-    assert default["resources"] == ["gpu=1"]
-    assert SLURM["set-resource-scopes"] == ["gpu=local"]  # else 1 would be the limit there, too
+    assert default["resources"] == ["gpu=4"]
+    assert SLURM["set-resource-scopes"] == ["gpu=local"]  # else 4 would be the limit there, too
 
 
 def test_slurm_profile_names_rules_and_resources_that_exist():

@@ -73,3 +73,19 @@ def test_matlab_files_are_read_after_their_checksum_only(load, name, tmp_path, m
     monkeypatch.setattr(io, "loadmat", never)
     with pytest.raises(data.DataError, match="is damaged"):
         load(name, tmp_path)
+
+
+def test_text_files_are_utf_8_whatever_the_locale_is():
+    for path, tree in code().items():
+        for call in calls(tree, "open", "fdopen", "read_text", "write_text"):
+            named = {keyword.arg for keyword in call.keywords}
+            modes = {part.value for part in call.args if isinstance(part, ast.Constant)}
+            of_bytes = {"rb", "wb", "ab"} & modes or ast.unparse(call.func) in (
+                "os.open",
+                "gzip.open",
+            )
+            assert of_bytes or "encoding" in named, f"{path}: {ast.unparse(call)}"
+    for path in (ROOT / "Snakefile", *(ROOT / "workflow/rules").glob("*.smk")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if re.search(r"\b(open|read_text|write_text)\(", line):
+                assert "encoding" in line, f"{path}: {line}"

@@ -1,4 +1,4 @@
-"""The GPU engine: on a CPU through tests/emulator.py, and on a GPU where there is one."""
+"""The GPU engine: with the stand-in for CuPy of tests/strict, and on a GPU where there is one."""
 
 import shutil
 import subprocess
@@ -7,13 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import random_bits, random_models
-from emulator import EmulatedDevice, compile_kernels
 
 from sdcpd import ROOT, backend, runs, split
 from sdcpd.algorithms import STEPS, Hyperparameters, together
 from sdcpd.backend import Stream, key, to_host
 from sdcpd.data import bars_and_stripes
-from sdcpd.engine import PLAIN
+from sdcpd.engine import PLAIN, SHARE, replica_bytes, select
 from sdcpd.likelihood import Evaluator, annealed_log_z, exact_log_z
 from sdcpd.rbm import initialize
 from sdcpd.sampling import generate
@@ -23,22 +22,14 @@ from sdcpd.training import train
 R, B, N, M = 3, 7, 13, 19  # none a multiple of anything
 KEYS = [key("split", replica) for replica in range(R)]
 NO_GPU = backend.gpu_problem()
-EMULATED = pytest.param(
-    "emulated", marks=pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
-)
 GPU = pytest.param("gpu", marks=pytest.mark.skipif(bool(NO_GPU), reason=f"needs a GPU: {NO_GPU}"))
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    return compile_kernels(tmp_path_factory.mktemp("kernels"))
-
-
-@pytest.fixture(params=[EMULATED, GPU])
+@pytest.fixture(params=["strict", GPU])
 def engine(request):
-    if request.param == "gpu":
-        return SplitEngine(CupyDevice())
-    return SplitEngine(EmulatedDevice(request.getfixturevalue("library")))
+    if request.param == "strict":
+        request.getfixturevalue("strict_cupy")
+    return SplitEngine(CupyDevice())
 
 
 def model(scale=0.5, n=N, m=M, replicas=R):
@@ -96,18 +87,21 @@ def test_states_are_both_copies(engine):
 @pytest.mark.parametrize("scale", [0.01, 1.0])
 @pytest.mark.parametrize(("n", "m", "rows"), [(N, M, B), (64, 8, 1), (500, 784, 200)])
 def test_products_against_float64(engine, n, m, rows, scale):
-    """float32-equivalent: the exact split is as close to float64 as a float32 product."""
+    """Within 2⁻²⁰ of what is summed up, which a product of single halves is far from.
+
+    An H100 was five times as far from float64 as its float32 product, and a hundred times as close
+    as single halves: tensor cores cut off what float32 would round.
+    """
     theta = model(scale, n, m)
     v, both = bits(engine, R, rows, m, seed=3)
     split_theta = on(engine, theta)
     exact = v.astype(np.float64) @ theta.W.transpose(0, 2, 1).astype(np.float64)
     got = to_host(engine.hidden_sums(split_theta, both))
-    bound = 4e-7 * np.sqrt(m) * scale * 10
-    assert np.abs(got[..., :n] - exact).max() < bound
+    bound = 2.0**-20 * (v @ np.abs(theta.W).transpose(0, 2, 1))
+    assert (np.abs(got[..., :n] - exact) <= bound).all()
     assert not got[..., n:].any()  # padded units: no weights, no sum
     single = v @ theta.W.transpose(0, 2, 1).astype(np.float16).astype(np.float32)
-    if n == 500:  # one half alone would not do
-        assert np.abs(single - exact).max() > 10 * np.abs(got[..., :n] - exact).max()
+    assert (np.abs(single - exact) > 10 * bound).any()
 
 
 def test_probability_and_statistics(engine):
@@ -115,11 +109,11 @@ def test_probability_and_statistics(engine):
     split_theta = on(engine, theta)
     p = engine.hidden_probability(split_theta, both)
     expected = PLAIN.hidden_probability(theta, v)
-    np.testing.assert_allclose(joined(p)[..., :N], expected, rtol=2e-6, atol=1e-7)
+    np.testing.assert_allclose(joined(p)[..., :N], expected, rtol=5e-6, atol=1e-7)
     assert not joined(p)[..., N:].any()
     got = engine.statistics(split_theta, both, p)
     for ours, plain in zip(got, PLAIN.statistics(theta, v, expected), strict=True):
-        np.testing.assert_allclose(to_host(ours), plain, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(to_host(ours), plain, rtol=5e-6, atol=1e-6)
 
 
 # ------------------------------------------------------------------- chains and algorithms
@@ -137,7 +131,7 @@ def test_gibbs_draws_the_states_of_numpy(engine, given):
         expected, p_expected = PLAIN.gibbs(theta, v, 5, plain)
         np.testing.assert_array_equal(to_host(got)[:, :, 0, :M], expected)
         np.testing.assert_array_equal(to_host(got)[:, :, 1], to_host(got)[:, :, 0] / 2048)
-        np.testing.assert_allclose(joined(p_got)[..., :N], p_expected, rtol=2e-6, atol=1e-7)
+        np.testing.assert_allclose(joined(p_got)[..., :N], p_expected, rtol=5e-6, atol=1e-7)
         assert numbers.position == plain.position
     np.testing.assert_array_equal(to_host(both), before)
 
@@ -208,7 +202,8 @@ def test_ascent_leaves_its_inputs(engine):
     )
     after = [to_host(array) for part in (theta, g, f, H) for array in part]
     assert all((one == two).all() for one, two in zip(before, after, strict=True))
-    assert not (to_host(new.W) == before[0]).any() and not (to_host(H_new.W) == H.W).any()
+    for ours, old in ((new.W, theta.W), (H_new.W, H.W)):
+        assert not (to_host(ours) == to_host(old)).any()
 
 
 # ------------------------------------------------------------------------------------ AIS
@@ -245,7 +240,7 @@ def test_small_models_in_one_launch(engine, name, pieces):
     for _ in range(7):
         plain = STEPS[name](*plain, v, hyperparameters(m=9), plain_numbers)
     ours, numbers = (on(engine, theta), {}), stream(engine)
-    assert engine.is_small(ours[0], images)
+    assert engine.is_small([name], ours[0], images)
     for n_updates in pieces:
         hyper = hyperparameters(engine.xp, m=9)
         ours = engine.many_steps(name, *ours, engine.xp.asarray(images), hyper, numbers, n_updates)
@@ -258,8 +253,8 @@ def test_small_models_in_one_launch(engine, name, pieces):
 
 
 def test_large_models_are_not_small(engine):
-    assert not engine.is_small(model(n=33), np.zeros((5, M)))
-    assert not engine.is_small(model(), np.zeros((33, M)))
+    assert not engine.is_small(["cd"], model(n=33), np.zeros((5, M)))
+    assert not engine.is_small(["cd"], model(), np.zeros((33, M)))
 
 
 # ------------------------------------------------------------------- training and sampling
@@ -317,32 +312,29 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def test_too_many_replicas_are_split_into_groups(library, tmp_path, monkeypatch):
-    """With the results of all at once, to the bit, and no checkpoint left."""
-    device = EmulatedDevice(library)
-    monkeypatch.setattr(runs.engine, "select", lambda name: SplitEngine(device))
-    together = runs.execute(SETTINGS, tmp_path / "together")
-    capacity = SplitEngine(device).capacity(4, 9, 5, 16)
-    assert capacity > 5
+def test_too_many_replicas_are_split_into_groups(strict_cupy, tmp_path, monkeypatch):
+    """With the results of all at once, to the bit, and a checkpoint each."""
+    together = runs.execute(SETTINGS, tmp_path / "together", "cupy")
+    assert SplitEngine(CupyDevice()).capacity(4, 9, 5, 16) > 5
     monkeypatch.setattr(SplitEngine, "capacity", lambda *_: 2)
-    apart = runs.execute(SETTINGS, tmp_path / "apart")
+    apart = runs.execute(SETTINGS, tmp_path / "apart", "cupy")
     for one, two in zip(together.theta, apart.theta, strict=True):
         np.testing.assert_array_equal(one, two)
     pd.testing.assert_frame_equal(together.curve, apart.curve, rtol=1e-12)
-    assert not list(tmp_path.glob("*/checkpoint*"))
+    assert len(list(tmp_path.glob("together/checkpoint-*"))) == 1
+    assert len(list(tmp_path.glob("apart/checkpoint-*"))) == 3
 
 
-def test_runs_together_are_the_runs_alone(library, tmp_path, monkeypatch):
+def test_runs_together_are_the_runs_alone(strict_cupy, tmp_path):
     """Other hyperparameters, seeds and numbers of trials share launches; each is what it was."""
-    monkeypatch.setattr(runs.engine, "select", lambda n: SplitEngine(EmulatedDevice(library)))
     several = [
         SETTINGS | {"trials": 2},
         SETTINGS | {"hyperparameters": {"learning_rate": 0.3}, "trials": 3},
         SETTINGS | {"seed": 2, "trials": 1},
     ]
-    together = runs.execute_together(several, [tmp_path / str(i) for i in range(3)])
+    together = runs.execute_together(several, [tmp_path / str(i) for i in range(3)], "cupy")
     for settings, run in zip(several, together, strict=True):
-        alone = runs.execute(settings)
+        alone = runs.execute(settings, backend_name="cupy")
         assert run.settings == settings
         pd.testing.assert_frame_equal(run.curve, alone.curve, rtol=1e-12)
         for one, two in zip(run.theta, alone.theta, strict=True):
@@ -353,39 +345,73 @@ def test_runs_together_are_the_runs_alone(library, tmp_path, monkeypatch):
         runs.execute_together([SETTINGS, SETTINGS | {"batch_size": 4, "n_hidden": 5}], [None] * 2)
 
 
-def test_a_single_model_that_does_not_fit(library, monkeypatch):
+def test_jobs_that_share_a_gpu_share_its_memory(strict_cupy, monkeypatch):
+    """All may begin at once, when all of it is still free; and what is taken already counts."""
+    engine, size = SplitEngine(CupyDevice()), (500, 784, 200, 60_000)
+    alone = engine.capacity(*size)
+    monkeypatch.setenv("SDCPD_GPU_SHARE", "0.25")
+    assert 4 * engine.capacity(*size) < alone < 4.2 * (engine.capacity(*size) + 1)
+    own, free = strict_cupy.zeros(10**7), backend.free_memory(strict_cupy)
+    assert free == pytest.approx(0.25 * strict_cupy.TOTAL - own.nbytes, rel=1e-3)
+    monkeypatch.setattr(strict_cupy.cuda.runtime, "memGetInfo", lambda: (10**9, 80 * 10**9))
+    assert backend.free_memory(strict_cupy) == 10**9  # the others took more than theirs
+
+
+@pytest.mark.parametrize("name", ["cupy", "cupy_float32"])
+def test_a_single_model_that_does_not_fit(strict_cupy, name, monkeypatch):
     """One line before anything is allocated."""
-    device = EmulatedDevice(library)
-    device.free = 10**5
-    monkeypatch.setattr(runs.engine, "select", lambda name: SplitEngine(device))
+    monkeypatch.setattr(strict_cupy, "TOTAL", strict_cupy.memory.live + 10**5)
     with pytest.raises(runs.RunError, match="not enough memory") as error:
-        runs.execute(SETTINGS)
+        runs.execute(SETTINGS, backend_name=name)
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.skipif(bool(NO_GPU), reason=f"needs a GPU: {NO_GPU}")
-def test_memory_estimate_holds():
-    """A training of the estimated size takes no more, and memory does not grow with updates."""
-    import cupy
+def most_memory(engine, algorithms, each, n_updates=3):
+    """Bytes that a training of models as large as the paper's takes at its height."""
+    xp, images = engine.xp, random_bits(2000, 784, seed=1, p=0.13, dtype=np.uint8)
+    keys = [key(number) for number in range(each * len(algorithms))]
+    one, device_images = xp.full(each, 0.01, xp.float32), xp.asarray(images)
+    mean = xp.asarray(images.mean(0), xp.float32)
+    hypers = [
+        Hyperparameters(one, one, one, *((1, 2) if name in ("sdcp", "sdcp_d") else (2, 1)), 0, mean)
+        for name in algorithms
+    ]
+    pool = xp.get_default_memory_pool()
+    pool.free_all_blocks()
+    before = pool.total_bytes()
+    train(algorithms, initialize(images.mean(0), 500, keys, xp), hypers, device_images, 200,
+          [n_updates], lambda _, who, at: [{"train": 0.0}] * len(who), keys, keys, engine=engine,
+    )  # fmt: skip
+    return pool.total_bytes() - before
 
+
+@pytest.mark.parametrize("name", ["cupy", "cupy_float32"])
+def test_memory_estimate_is_just_above_what_lives(strict_cupy, name):
+    """S-DCP-D takes most; side by side, the algorithms take less than as many of it."""
+    engine, estimate = select(name), replica_bytes(500, 784, 200, 2000)
+    each = most_memory(engine, ["sdcp_d"], 2) - most_memory(engine, ["sdcp_d"], 1)
+    assert 0.8 * estimate < each < estimate
+    for others in (["cg"], list(STEPS)):
+        assert most_memory(engine, others, 1) - 4e6 < each * len(others)
+
+
+@pytest.mark.parametrize("n_rows", [100, 1000])
+def test_memory_estimate_holds_for_annealing(strict_cupy, n_rows):
+    engine, keys = select("cupy"), [key(number) for number in range(2)]
+    theta, pool = on(engine, model(n=500, m=784, replicas=2)), strict_cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    before = pool.total_bytes()
+    annealed_log_z(theta, np.full(784, 0.1), keys, n_rows, 2, engine=engine)
+    assert pool.total_bytes() - before < 2 * replica_bytes(500, 784, n_rows, 0)
+
+
+@pytest.mark.skipif(bool(NO_GPU), reason=f"needs a GPU: {NO_GPU}")
+def test_memory_estimate_holds_on_a_gpu():
+    """Its pool, which takes more than what lives, fits, and does not grow with the updates."""
     engine, replicas = SplitEngine(CupyDevice()), 20
-    pool = cupy.get_default_memory_pool()
-    images = random_bits(2000, 784, seed=1, p=0.13, dtype=np.uint8)
-    peaks = []
-    for n_updates in (10, 200):
-        pool.free_all_blocks()
-        theta = initialize(images.mean(0), 500, [key(i) for i in range(replicas)], cupy)
-        state = engine.prepare(theta), {}
-        numbers = Stream([key(i) for i in range(replicas)], cupy)
-        one = cupy.ones(replicas, cupy.float32)
-        hyper = Hyperparameters(0.01 * one, 0.1 * one, 0.5 * one, 4, 6, 0.01, None)
-        for update in range(n_updates):
-            rows = cupy.asarray(np.resize(np.arange(update, update + 200), (replicas, 200)))
-            v = engine.states(cupy.asarray(images)[rows])
-            state = STEPS["sdcp_d"](*state, v, hyper, numbers, engine)
-        peaks.append(pool.total_bytes())
+    peaks = [most_memory(engine, ["sdcp_d"], replicas, n_updates) for n_updates in (10, 200)]
     assert peaks[1] <= 1.05 * peaks[0]  # cupy#7678
-    assert peaks[1] < replicas * split.replica_bytes(500, 784, 200, 2000)
+    assert peaks[1] < replicas * replica_bytes(500, 784, 200, 2000) / SHARE
 
 
 # ------------------------------------------------------------------------------- compiling
@@ -402,7 +428,7 @@ def test_kernels_compile_for_a_gpu(architecture, tmp_path):
 
 
 def test_constants_agree_with_the_kernels():
-    source = (ROOT / "src/sdcpd/kernels.cu").read_text()
+    source = (ROOT / "src/sdcpd/kernels.cu").read_text(encoding="ascii")  # as the compiler wants it
     assert f"#define SMALL {split.SMALL} " in source
     assert CupyDevice.threads <= 256 and "#define MAX_THREADS 256" in source
     assert "enum { CD, PCD, CG, SDCP, SDCP_D };" in source

@@ -486,7 +486,7 @@ def test_no_engine_makes_many_updates_from_one_draw(batches_seen):
     """Full batches that do not change a GPU takes once for hundreds of updates."""
 
     class Whole(Engine):
-        def is_small(self, theta, images):
+        def is_small(self, *models):
             return True
 
         def many_steps(self, *arguments):

@@ -53,7 +53,7 @@ def read(path):
 @cache
 def _sums(folder):
     try:
-        lines = (folder / SUMS).read_text().splitlines()
+        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return {}
     return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
@@ -116,4 +116,4 @@ def write_sums():
 def settings_of(folder):
     """The settings of the run that is archived at ``folder``; None if there is none."""
     path = Path(folder) / "run.json"
-    return json.loads(path.read_text())["settings"] if path.exists() else None
+    return json.loads(path.read_text(encoding="utf-8"))["settings"] if path.exists() else None

@@ -6,9 +6,11 @@ where it is used, so that ``sdcpd --help`` is there at once.
 
 import argparse
 import math
+import os
 import sys
 import tempfile
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
 
@@ -31,14 +33,56 @@ class CommandError(Exception):
     """A command cannot be carried out; the message says why and what to do."""
 
 
+class Patient:
+    """Standard output or error that ends no training by being closed, full or of few letters."""
+
+    def __init__(self, stream):
+        self.problem = None
+        self.stream = stream or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+        if hasattr(self.stream, "reconfigure"):
+            self.stream.reconfigure(errors="backslashreplace")
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+
+    def write(self, text):
+        return self._try(self.stream.write, text)
+
+    def writelines(self, lines):
+        self.write("".join(lines))
+
+    def flush(self):
+        self._try(self.stream.flush)
+
+    def _try(self, function, *arguments):
+        try:
+            return function(*arguments)
+        except OSError as error:
+            self.problem = error
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())  # for what is to come
+
+
 def main(arguments=None):
     """Carry out a command, by default that of the command line.
 
     Returns
     -------
     int
-        Exit status: 1 where all trials diverged, 2 where the input is wrong, 130 after Ctrl-C.
+        Exit status: 1 where all trials diverged, 2 where the input is wrong or the output was lost,
+        130 after Ctrl-C.
     """
+    output = Patient(sys.stdout)
+    with redirect_stdout(output), redirect_stderr(Patient(sys.stderr)):
+        try:
+            status = _main(arguments)
+        finally:
+            output.flush()
+        if output.problem and not isinstance(output.problem, BrokenPipeError):  # as of `| head`
+            return _fail(f"what was printed is lost: {output.problem.strerror}")
+        return status
+
+
+def _main(arguments):
     options = None
     try:
         options = _parser().parse_args(arguments)
@@ -112,11 +156,11 @@ def train(options):
 
 def evaluate(options):
     """Average log-likelihood of the final models of a run, with random numbers of its own."""
-    import numpy as np
     import pandas as pd
 
     from . import backend, engine, runs
     from .likelihood import Evaluator
+    from .measurements import models, side_by_side, stack
 
     run = _load_run(options.run)
     settings, name = run.settings, options.data or run.settings["dataset"]
@@ -135,13 +179,14 @@ def evaluate(options):
     def keys(trial, _):
         return backend.key(options.seed, *fields, trial)
 
-    evaluator, rows = Evaluator(train, test, keys, ais, progress.note, chosen, valid), []
-    for row, trial in enumerate(run.trials):  # one at a time: it stays in the cache
-        theta = run.theta.select(slice(row, row + 1)).map(chosen.xp.asarray)
-        alive = bool(np.isfinite(run.theta.W[row]).all())
-        found = evaluator(chosen.prepare(theta), [trial], 0)[0] if alive else {}
-        rows.append({"trial": trial} | found)
-        progress.update(row + 1)
+    evaluator = Evaluator(train, test, keys, ais, progress.note, chosen, valid)
+    alive, found = models([run], len(run.trials)), {}
+    for part in side_by_side(alive, chosen, (ais or AIS)["n_particles"], on_cpu=1):
+        trials = [run.trials[row] for _, row in part]
+        theta = chosen.prepare(stack(part, chosen.xp))
+        found |= zip(trials, evaluator(theta, trials, 0), strict=True)
+        progress.update(len(found))
+    rows = [{"trial": trial} | found.get(trial, {}) for trial in run.trials]
     progress.close()
     how = _how(ais) + f", seed {options.seed}" * bool(ais)
     print(f"{_title(run)}: average log-likelihood of {name} in nats; log Z {how}")

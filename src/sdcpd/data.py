@@ -34,13 +34,12 @@ import math
 import os
 import shutil
 import struct
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import psutil
 import yaml
 
 from . import ROOT
@@ -458,7 +457,7 @@ def _sha256(path):
 
 
 def _catalogue():
-    with open(CATALOGUE) as file:
+    with open(CATALOGUE, encoding="utf-8") as file:
         return yaml.safe_load(file)
 
 
@@ -472,7 +471,10 @@ def whole_file(path, mode="w"):
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-    for other in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
-        pid = other.suffixes[-2].removeprefix(".")
-        if pid.isdigit() and not psutil.pid_exists(int(pid)):  # killed while it wrote
-            other.unlink(missing_ok=True)
+    with suppress(ImportError):  # without psutil, as on a bare GPU machine, they stay
+        for other in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
+            import psutil
+
+            pid = other.suffixes[-2].removeprefix(".")
+            if pid.isdigit() and not psutil.pid_exists(int(pid)):  # killed while it wrote
+                other.unlink(missing_ok=True)

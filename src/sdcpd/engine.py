@@ -4,17 +4,30 @@
     numba                 CompiledEngine    the same on a CPU, by changes (compiled.py)
     cupy                  SplitEngine       the same on a GPU with tensor cores (split.py)
 
-All draw the same random numbers and differ in the order of float32 sums only.
+All draw the same random numbers and differ in the roundings of sums only.
 """
 
+import json
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
+from importlib.util import find_spec
 
 import numpy as np
 
 from . import rbm
-from .backend import BackendError, Stream, array_module, blas_threads, describe, gpu_problem, say
+from .backend import (
+    BackendError,
+    Stream,
+    array_module,
+    blas_threads,
+    describe,
+    free_memory,
+    gpu_problem,
+    say,
+)
 from .rbm import Parameters
 
 
@@ -64,11 +77,19 @@ class Engine:
         return chain.v, chain.hidden_probability()
 
     def capacity(self, n_hidden, n_visible, n_rows, n_images):
-        """How many replicas of this size to train side by side at most; None: no limit is known."""
-        return None
+        """How many replicas of this size to train side by side at most; None: no limit is known.
 
-    def is_small(self, theta, images):
-        """Whether there is a ``many_steps`` that trains models of this size by itself."""
+        On a GPU so many as its free memory holds, by an estimate. ``n_rows`` is the larger of batch
+        size and particles.
+        """
+        if self.xp is np:
+            return None
+        chunk = 4 * 2**14 * (n_hidden + n_visible) * 4  # of images, when they are evaluated
+        free = SHARE * free_memory(self.xp) - n_images * n_visible - chunk
+        return int(free / replica_bytes(n_hidden, n_visible, n_rows, n_images))
+
+    def is_small(self, algorithms, theta, images):
+        """Whether ``many_steps`` trains models of this size with these algorithms by itself."""
         return False
 
     def hidden_probability(self, theta, v):
@@ -171,6 +192,27 @@ def log_ratio(x, low, high):
 
 
 PLAIN = Engine()
+
+
+# ----------------------------------------------------------------------------- GPU memory
+
+PAD_HIDDEN, PAD_VISIBLE = 64, 8
+SHARE = 0.8  # of the free memory that replicas side by side may take
+
+
+def padded(n, multiple):
+    """n rounded up to a multiple."""
+    return -(-n // multiple) * multiple
+
+
+def replica_bytes(n_hidden, n_visible, n_rows, n_images):
+    """An estimate, from above, of the memory that a replica takes in training and in AIS."""
+    n, m = padded(n_hidden, PAD_HIDDEN), padded(n_visible, PAD_VISIBLE)
+    # S-DCP-D takes most: W, its halves and H before the update, now, and after the step; and
+    # g and f.
+    parameters = 11 * 4 * n * m
+    rows = n_rows * 4 * (4 * m + 5 * n)  # states, their sums, probabilities
+    return parameters + rows + 32 * n_images  # the order of the images, and how it is found
 
 
 # ------------------------------------------------------------------- compiled, on the CPU
@@ -381,6 +423,28 @@ def choose(name="auto"):
         instead = "cupy_float32" if name == "cupy" and not gpu_problem() else "auto"
         raise BackendError(f"backend {name} asked for, but {problems[0]}; use backend={instead}")
     return "numpy", "; ".join(problems)
+
+
+_CHOOSE = """
+import json, sys
+from sdcpd.engine import BackendError, choose
+try:
+    print(json.dumps(choose(sys.argv[1])))
+except BackendError as error:
+    sys.exit(str(error))
+"""
+
+
+def choose_apart(name="auto"):
+    """As ``choose``, in a process of its own: one that has tried a GPU holds some of its memory."""
+    if name == "numpy" or find_spec("cupy") is None:
+        return choose(name)
+    command = [sys.executable, "-c", _CHOOSE, name]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"trying the GPU failed ({done.returncode})"]
+        raise BackendError(said[-1])
+    return tuple(json.loads(done.stdout.splitlines()[-1]))
 
 
 def select(name="auto"):

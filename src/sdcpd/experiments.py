@@ -24,7 +24,7 @@ def read(scale="paper"):
     """The configuration of a scale, as the workflow puts it together."""
     config = {}
     for name in ("config", "paper", *([scale] if scale != "paper" else [])):
-        _merge(config, yaml.safe_load((CONFIG / f"{name}.yaml").read_text()))
+        _merge(config, yaml.safe_load((CONFIG / f"{name}.yaml").read_text(encoding="utf-8")))
     return config
 
 
@@ -41,7 +41,8 @@ def _merge(into, changes):
 
 def read_hyperparameters():
     """hyperparameters.yaml: group -> experiment -> algorithm -> values."""
-    return yaml.safe_load((CONFIG / "hyperparameters.yaml").read_text())["hyperparameters"]
+    text = (CONFIG / "hyperparameters.yaml").read_text(encoding="utf-8")
+    return yaml.safe_load(text)["hyperparameters"]
 
 
 def algorithms_of(groups, group, experiment, n_hidden):

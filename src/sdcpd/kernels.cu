@@ -4,8 +4,8 @@
 // compiler needs nothing but itself, and so that the tests can run every kernel on a CPU.
 //
 // The exact split: x = hi + lo with two fp16 numbers, of which lo is stored times 2^11, so that it
-// keeps its 11 bits whatever the size of x. States are stored twice, s and s · 2^-11, and a product
-// over both copies accumulates s · hi + s · lo in float32.
+// keeps its 11 bits whatever the size of x. States are stored twice, s and s * 2^-11, and a product
+// over both copies accumulates s * hi + s * lo in float32.
 
 typedef unsigned short half;  // the bits of an fp16 number
 typedef unsigned int u32;
@@ -39,7 +39,7 @@ __device__ float unsplit(half hi, half lo) { return to_float(hi) + to_float(lo) 
 
 __device__ float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
 
-// The four random numbers in [0, 1) of units 4j … 4j + 3: see backend.philox.
+// The four random numbers in [0, 1) of units 4j ... 4j + 3: see backend.philox.
 __device__ void philox(u64 key, u64 draw, u32 row, u32 j, float u[4]) {
   u32 key0 = (u32)key, key1 = (u32)(key >> 32);
   u32 c0 = j, c1 = row, c2 = (u32)draw, c3 = (u32)(draw >> 32);
@@ -60,9 +60,9 @@ __device__ void philox(u64 key, u64 draw, u32 row, u32 j, float u[4]) {
   u[3] = (float)(c3 >> 8) * step;
 }
 
-// Store the states of units 4j … 4j + 3 of row q, bit w of `on` that of unit 4j + w. The two copies
-// lie side by side as layers (R, B, 2, padded), or, interleaved, unit by unit (R, B, padded, 2).
-// Units beyond the real ones are 0.
+// Store the states of units 4j ... 4j + 3 of row q, bit w of `on` that of unit 4j + w. The two
+// copies lie side by side as layers (R, B, 2, padded), or, interleaved, unit by unit
+// (R, B, padded, 2). Units beyond the real ones are 0.
 __device__ void put_states(half* state, long long q, int j, int padded, int interleaved, u32 on) {
   u32 bit0 = on & 1, bit1 = on >> 1 & 1, bit2 = on >> 2 & 1, bit3 = on >> 3 & 1;
   half* row = state + 2 * q * padded;
@@ -92,7 +92,7 @@ extern "C" __global__ void load_states(const unsigned char* images, long long n_
   put_states(state, q, j, padded, 0, on);
 }
 
-// Draw units with p = σ(x + bias), or with the probabilities `given` where there are some.
+// Draw units with p = sigmoid(x + bias), or with the probabilities `given` where there are some.
 // x (R, B, padded), bias (R, n_units), given (R, B, 2, padded).
 extern "C" __global__ void sample_units(const float* x, const float* bias, const half* given,
                                         const u64* keys, u64 draw, long long n_rows, int batch,
@@ -118,7 +118,7 @@ extern "C" __global__ void sample_units(const float* x, const float* bias, const
   put_states(state, q, j, padded, interleaved, on);
 }
 
-// σ(x + bias), split: (R, B, 2, padded), hi and lo side by side.
+// sigmoid(x + bias), split: (R, B, 2, padded), hi and lo side by side.
 extern "C" __global__ void probabilities(const float* x, const float* bias, long long n_rows,
                                          int batch, int n_units, int padded, half* p) {
   long long index = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -143,9 +143,9 @@ extern "C" __global__ void batch_means(const half* values, int n_replicas, int b
   means[index] = sum / batch;
 }
 
-// x + rate · (g − f), or with H: x + rate · (g − f) / (H + ε), H = weight · old + (1 − weight) ·
-// f (1 − f); without f: x + rate · g. Arrays (R, n, m); halves (R, n_padded, 2, m_padded) of the
-// result, zero beyond n and m, unless null.
+// x + rate * (g - f), or with H: x + rate * (g - f) / (H + epsilon), with
+// H = weight * old + (1 - weight) * f (1 - f); without f: x + rate * g. Arrays (R, n, m);
+// halves (R, n_padded, 2, m_padded) of the result, zero beyond n and m, unless null.
 extern "C" __global__ void ascend(const float* x, const float* g, const float* f, const float* old,
                                   const float* rate, const float* weight, const float* epsilon,
                                   int n_replicas, int n, int m, int n_padded, int m_padded,
@@ -191,8 +191,9 @@ __device__ double block_sum(double value) {
   return sum;
 }
 
-// A block per particle q: weights[q] += log p*_high(v) − log p*_low(v), then draw h at `high`.
-// That is (high − low)(slope·v + Σ max(a, 0)) + Σ log (1 + e^{−high|a|}) / (1 + e^{−low|a|}).
+// A block per particle q: weights[q] += log p*_high(v) - log p*_low(v), then draw h at `high`.
+// That is (high - low) (slope.v + sum of max(a, 0)) + sum of the logarithms of
+// (1 + e^{-high|a|}) / (1 + e^{-low|a|}), over the units' inputs a.
 extern "C" __global__ void anneal_hidden(const float* x, const float* c, const u64* keys, u64 draw,
                                          int batch, int n_units, int padded, float low, float high,
                                          const double* dot, double* weights, half* state) {
@@ -217,8 +218,8 @@ extern "C" __global__ void anneal_hidden(const float* x, const float* c, const u
   if (threadIdx.x == 0) weights[q] += change + (high - low) * dot[q];
 }
 
-// A block per particle q: draw v at β, p = σ(β (x + b) + (1 − β) base), and dot[q] = slope·v with
-// slope = b − base.
+// A block per particle q: draw v at beta, p = sigmoid(beta (x + b) + (1 - beta) base), and
+// dot[q] = slope.v with slope = b - base.
 extern "C" __global__ void anneal_visible(const float* x, const float* b, const float* base,
                                           const u64* keys, u64 draw, int batch, int n_units,
                                           int padded, float beta, double* dot, half* state) {
@@ -249,20 +250,20 @@ extern "C" __global__ void anneal_visible(const float* x, const float* b, const 
 // A block per replica makes many full-batch updates of a model that fits into shared memory; the
 // five algorithms as in algorithms.py, and the same random numbers.
 
-struct Layer {  // of a parameter: W (n × m), b (1 × m) and c (n × 1) one after the other
+struct Layer {  // of a parameter: W (n x m), b (1 x m) and c (n x 1) one after the other
   float value[SMALL * SMALL + 2 * SMALL];
 };
 
 struct Model {
   int n, m, batch;
-  float v[SMALL * SMALL], h[SMALL * SMALL], p[SMALL * SMALL];  // rows × units
+  float v[SMALL * SMALL], h[SMALL * SMALL], p[SMALL * SMALL];  // rows x units
   Layer theta, g, f, H;
   float mu[SMALL], lambda[SMALL];
 };
 
 #define FOR_EACH(i, count) for (int i = threadIdx.x; i < (count); i += blockDim.x)
 
-// c_i + Σ_j W_ij v_j of one row.
+// c_i + sum over j of W_ij v_j, of one row.
 __device__ float hidden_activation(const Model& s, const float* v, int row, int i) {
   const float *W = s.theta.value + i * s.m, *x = v + row * s.m;
   float sum = 0;
@@ -289,7 +290,7 @@ __device__ void hidden_probabilities(Model& s, const float* v) {
   __syncthreads();
 }
 
-// (mean p vᵀ, mean v, mean p) over the batch.
+// The means over the batch of p v', of v and of p.
 __device__ void statistics(const Model& s, const float* v, Layer& mean) {
   int nm = s.n * s.m;
   FOR_EACH(index, nm + s.m + s.n) {
@@ -305,7 +306,7 @@ __device__ void statistics(const Model& s, const float* v, Layer& mean) {
   __syncthreads();
 }
 
-// The centered gradient in the place of s.g − s.f: in s.g, with s.f = 0.
+// The centered gradient in the place of s.g - s.f: in s.g, with s.f = 0.
 __device__ void center(Model& s, float nu) {
   int n = s.n, m = s.m, nm = n * m;
   float *g = s.g.value, *f = s.f.value;

@@ -7,6 +7,7 @@ and of which models: those of others, trained in the same place before, are not 
 import hashlib
 import json
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pandas as pd
 
 from . import runs
 from .data import whole_file
+from .rbm import Parameters
 
 FILES = ("measurements.csv", "about.json")
 
@@ -62,7 +64,7 @@ class Measurements:
 
     def _kept(self):
         try:
-            about = json.loads((self.folder / FILES[1]).read_text())
+            about = json.loads((self.folder / FILES[1]).read_text(encoding="utf-8"))
             if all(about.get(name) == self.about[name] for name in ("models", "how")):
                 table = pd.read_csv(self.folder / FILES[0])
                 if list(table.columns) == self.columns:
@@ -80,6 +82,25 @@ def models(finished, trials):
     """
     found = [(run, row) for run in finished for row in range(min(trials, len(run.trials)))]
     return [(run, row) for run, row in found if np.isfinite(run.theta.W[row]).all()]
+
+
+def side_by_side(found, engine, n_rows, on_cpu, alike=lambda run: None):
+    """Lists of (run, row) to measure at once: as many as the memory of a GPU holds.
+
+    Those of a list have the same size, and the same ``alike(run)``. ``n_rows`` is the number of
+    particles or images of each; ``on_cpu`` is how many where the engine knows no limit.
+    """
+    for (n, m, _), group in groupby(found, lambda f: (*f[0].theta.W.shape[1:], alike(f[0]))):
+        limit, same = engine.capacity(n, m, n_rows, 0), list(group)
+        at_once = on_cpu if limit is None else max(1, limit)
+        for first in range(0, len(same), at_once):
+            yield same[first : first + at_once]
+
+
+def stack(found, xp):
+    """The models (run, row) one after the other, as arrays of ``xp``."""
+    parts = zip(*(run.theta.select(slice(row, row + 1)) for run, row in found), strict=True)
+    return Parameters(*(xp.asarray(np.concatenate(arrays)) for arrays in parts))
 
 
 def _fingerprint(finished):

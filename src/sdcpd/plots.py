@@ -105,12 +105,12 @@ def save_table(table, stem, caption):
     Path(stem).parent.mkdir(parents=True, exist_ok=True)
     table.to_csv(f"{stem}.csv", index=False)
     Path(f"{stem}.md").write_text(
-        f"{caption}\n\n{table.to_markdown(index=False, disable_numparse=True)}\n"
+        f"{caption}\n\n{table.to_markdown(index=False, disable_numparse=True)}\n", encoding="utf-8"
     )
     latex = _latex(table).to_latex(
         index=False, caption=_latex(caption), label=f"tab:{Path(stem).name}"
     )
-    Path(f"{stem}.tex").write_text(latex)
+    Path(f"{stem}.tex").write_text(latex, encoding="utf-8")
 
 
 def _latex(content):

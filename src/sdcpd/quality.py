@@ -12,8 +12,7 @@ from scipy.stats import entropy
 
 from . import ROOT, backend, data, engine, rbm, runs, sampling
 from .backend import Stream, to_host
-from .measurements import Measurements, models
-from .rbm import Parameters
+from .measurements import Measurements, models, side_by_side, stack
 
 COLUMNS = ["algorithm", "trial", "n_images", "n_steps", "sharpness", "entropy", "distance"]
 TESTED = 1000  # test images by which the classifier is judged
@@ -71,19 +70,16 @@ def measure(
         "real": describe(_spread(dataset.test, n_images)),
         "accuracy": _accuracy(classifier, labelled),
     }
-    n_visible = dataset.train.shape[1]
-    limit = chosen.capacity(settings["n_hidden"], n_visible, n_images, 0) or max(len(todo), 1)
     progress = runs.Progress(f"samples {settings['dataset']}", len(todo) * n_steps)
-    for first in range(0, len(todo), limit):
-        part = todo[first : first + limit]
-        parts = zip(*(run.theta.select(slice(row, row + 1)) for run, row in part), strict=True)
-        theta = Parameters(*(chosen.xp.asarray(np.concatenate(arrays)) for arrays in parts))
+    done = 0
+    for part in side_by_side(todo, chosen, n_images, on_cpu=max(1, len(todo))):
+        theta = stack(part, chosen.xp)
 
         def keys(name, part=part):
             return [backend.key(seed, name, settings["dataset"], *what(*m).values()) for m in part]
 
-        def report(step, first=first, part=part):
-            progress.update(first * n_steps + step * len(part))
+        def report(step, done=done, part=part):
+            progress.update(done * n_steps + step * len(part))
 
         images = sampling.generate(theta, keys("images"), n_images, n_steps, report, chosen)
         sharp = sharpness(theta, chosen.xp.asarray(images), Stream(keys("sharpness"), chosen.xp))
@@ -93,6 +89,7 @@ def measure(
                 for model, value, own in zip(part, sharp.tolist(), images, strict=True)
             )
         )
+        done += len(part)
     progress.close()
     measurements.write()
     return measurements.table()

@@ -5,7 +5,7 @@ import pandas as pd
 
 from . import ROOT, backend, data, engine, runs
 from .likelihood import annealed_log_z
-from .measurements import Measurements, models
+from .measurements import Measurements, models, side_by_side, stack
 
 COLUMNS = ["algorithm", "trial", "n_temperatures", "seed", "log_z", "log_z_se", "ess"]
 
@@ -32,30 +32,42 @@ def estimate_log_z(finished, folder, seed, times, trials, backend_name="auto", d
     """
     chosen = engine.select(backend_name)
     estimates = Measurements(folder, COLUMNS, finished, chosen)
-    mean = None
+    mean, done = None, 0
     todo = models(finished, trials)
     progress = runs.Progress("log Z again", len(todo) * (times + 2))
-    for number_of_model, (run, row) in enumerate(todo):
-        settings = run.settings
-        trial, ais = run.trials[row], settings["ais"]
-        ways = [(seed, 1), (seed, times)]
-        if run.archived:
-            ways.insert(0, (settings["seed"], 1))
-        for number, factor in ways:
-            n = ais["n_temperatures"] * factor
-            same = {"algorithm": settings["algorithm"], "trial": trial}
-            same |= {"n_temperatures": n, "seed": number}
-            if estimates.has(**same):
+
+    def what(run, row, number, factor):  # of an estimate
+        n = run.settings["ais"]["n_temperatures"] * factor
+        same = {"algorithm": run.settings["algorithm"], "trial": run.trials[row]}
+        return same | {"n_temperatures": n, "seed": number}
+
+    particles = finished[0].settings["ais"]["n_particles"]
+
+    def alike(run):
+        return run.archived, run.settings["seed"], run.settings["ais"]
+
+    # On a CPU one at a time, which stays in the cache.
+    for part in side_by_side(todo, chosen, particles, 1, alike):
+        settings = part[0][0].settings
+        first = [(settings["seed"], 1)] if part[0][0].archived else []
+        for way in [*first, (seed, 1), (seed, times)]:
+            missing = [model for model in part if not estimates.has(**what(*model, *way))]
+            if not missing:
                 continue
             if mean is None:
                 mean = data.load(settings["dataset"], data_folder or ROOT / "data").train.mean(0)
-            theta = run.theta.select(slice(row, row + 1)).map(chosen.xp.asarray)
-            key = backend.key(number, "log Z", settings["dataset"], *same.values())
-            how = ais | {"n_temperatures": n, "engine": chosen}
-            found = annealed_log_z(chosen.prepare(theta), mean, [key], **how)
-            values = zip(("log_z", "log_z_se", "ess"), found, strict=True)
-            estimates.add(same | {name: float(value[0]) for name, value in values})
-        progress.update((number_of_model + 1) * (times + 2))
+            rows = [what(*model, *way) for model in missing]
+            keys = [
+                backend.key(way[0], "log Z", settings["dataset"], *row.values()) for row in rows
+            ]
+            how = settings["ais"] | {"n_temperatures": rows[0]["n_temperatures"], "engine": chosen}
+            theta = chosen.prepare(stack(missing, chosen.xp))
+            found = zip(*annealed_log_z(theta, mean, keys, **how), strict=True)
+            for row, values in zip(rows, found, strict=True):
+                row |= zip(("log_z", "log_z_se", "ess"), map(float, values), strict=True)
+            estimates.add(*rows)
+        done += len(part)
+        progress.update(done * (times + 2))
     estimates.write()  # where there is no model at all
     return estimates.table()
 

@@ -292,7 +292,7 @@ def _alone_in(folder):
     some seconds for that.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "a") as file:
+    with open(folder / ".lock", "ab") as file:
         for attempt in range(10):
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

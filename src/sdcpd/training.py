@@ -106,6 +106,7 @@ def train(
     ends = np.cumsum([len(h.learning_rate) for h in hypers])
     block_of = np.searchsorted(ends, everyone, side="right")  # replica -> block
     state = _State(theta, memories, stream, 0, everyone, [], 0.0, 0.0)
+    del theta  # the initial models need no memory longer than the first update
     if checkpoint:
         state = _resume(checkpoint, fingerprint, state, engine)
     resumed_at = state.update
@@ -168,7 +169,7 @@ def _advance(state, names, hypers, orders, batch_size, target, engine):
     if (
         len(orders.images) <= batch_size
         and orders.pixel_keys is None
-        and engine.is_small(state.theta, orders.images)
+        and engine.is_small(names, state.theta, orders.images)
     ):
         done = min(target - state.update, AT_ONCE)
         thetas, own = _many_steps(state, names, hypers, own, orders.images, done, engine)

@@ -15,11 +15,14 @@ from jsonschema.exceptions import best_match
 from snakemake.exceptions import WorkflowError
 
 import sdcpd
-from sdcpd import archive, data, engine, experiments, measurements, runs
+from sdcpd import archive, cli, data, engine, experiments, measurements, runs
 
 sys.path.insert(0, "workflow/scripts")
 from sources import content_of, sources_of
 
+# Snakemake fills in braces, and a colon ends an entry of PYTHONPATH.
+if {*"{}:"} & {*os.getcwd()}:
+    raise WorkflowError(f"{os.getcwd()}: rename the folder, its path must not have {{, }} or :")
 if sdcpd.ROOT != Path.cwd().resolve():
     raise WorkflowError(
         f"the package in use is that of {sdcpd.ROOT}, not of this folder: where this is a copy, "
@@ -32,18 +35,14 @@ localrules:
     download,
 
 
+# Whatever becomes of the terminal ends no work.
+sys.stdout, sys.stderr = map(cli.Patient, (sys.stdout, sys.stderr))
+
 # Snakemake asks for the user's name, and a user id of a container may have none.
 try:
     getpass.getuser()
 except (KeyError, OSError):
     os.environ["LOGNAME"] = "nobody"
-
-# Whatever the folder is called: snakemake gives this path to a shell as it is. But it fills in braces,
-# and a colon ends an entry of PYTHONPATH.
-sys.executable = shlex.quote(sys.executable)
-if {*"{}:"} & {*os.getcwd()}:
-    raise WorkflowError(f"{os.getcwd()}: rename the folder, its path must not have {{, }} or :")
-
 
 # ------------------------------------------------------------------------------ configuration
 
@@ -59,16 +58,24 @@ def choose_engine():
     to other machines (--jobs, as in profiles/slurm), and not in a job, which will find out.
     """
     name = config["backend"]
-    submitted = workflow.resource_settings.nodes is not None
-    if name in engine.NAMES and (submitted or not workflow.is_main_process):
+    if not workflow.is_main_process:
+        name = os.environ.get("SDCPD_BACKEND", name)
+    if name in engine.NAMES and (SUBMITTED or not workflow.is_main_process):
         return name, "as named, not tried on this machine"
     try:
-        return engine.choose(name)
+        return engine.choose_apart(name)
     except engine.BackendError as error:
         raise WorkflowError(str(error))
 
 
+SUBMITTED = workflow.resource_settings.nodes is not None
 BACKEND, WHY_NOT_FASTER = choose_engine()
+if workflow.is_main_process:
+    # For the jobs. One that is submitted has a GPU of its own.
+    at_once = 1 if SUBMITTED else workflow.global_resources.get("gpu").value or 1
+    os.environ |= {"SDCPD_BACKEND": BACKEND, "SDCPD_GPU_JOBS": str(at_once)}
+sys.executable = shlex.quote(sys.executable)  # snakemake gives it to a shell as it is
+GPU_JOBS = int(os.environ.get("SDCPD_GPU_JOBS", 1))
 GPU = BACKEND.startswith("cupy")
 SCALE = config["scale"] if config["scale"] != "auto" else ("paper" if GPU else "quick")
 RESULTS = f"results/{SCALE}"
@@ -78,7 +85,7 @@ ENVIRONMENT = "../../envs/environment.yaml"
 ARCHIVE = "workflow/archive"
 PAPER = experiments.read("paper")
 GROUPS = experiments.read_hyperparameters()
-with open("workflow/config/datasets.yaml") as file:
+with open("workflow/config/datasets.yaml", encoding="utf-8") as file:
     DATASETS = yaml.safe_load(file)
 
 
@@ -89,7 +96,7 @@ Validator = validators.extend(Draft202012Validator, type_checker=WHOLE)
 
 def check_schema(name, values):
     """One line for the first violation; snakemake's own validate() prints the whole schema."""
-    with open(f"workflow/schemas/{name}.schema.yaml") as file:
+    with open(f"workflow/schemas/{name}.schema.yaml", encoding="utf-8") as file:
         error = best_match(Validator(yaml.safe_load(file)).iter_errors(values))
     if error:
         where = ".".join(str(part) for part in error.absolute_path)
@@ -164,7 +171,7 @@ def clear_stale_locks():
     A running one holds a file lock, which the system takes away when the process dies, however.
     """
     Path(".snakemake").mkdir(exist_ok=True)
-    handle = open(".snakemake/running", "a+")
+    handle = open(".snakemake/running", "a+", encoding="utf-8")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -200,7 +207,8 @@ def summarize_failures():
     """The last words after a failure: what failed, why and what could therefore not be made."""
     failures = [f for f in sorted(FAILURES.glob("*.txt")) if f.stat().st_mtime > STARTED]
     lines = ["", "Some jobs failed; everything that does not depend on them was made."]
-    lines += [f"  failed: {failure.read_text().strip()}" for failure in failures]
+    said = [failure.read_text(encoding="utf-8").strip() for failure in failures]
+    lines += [f"  failed: {text}" for text in said]
     asked = {str(file) for job in workflow.dag.jobs for file in job.output}
     wanted = [f for f in rules.all.input if f in asked and not Path(f).exists()]
     if wanted:

@@ -14,10 +14,10 @@ rule timing:
         f"logs/benchmarks/{SCALE}/table1_timing.tsv"
     conda:
         ENVIRONMENT
-    # All of them: nothing else may run while we measure. (workflow.cores fails with --report.)
+    # All cores and GPUs: nothing else may run while we measure. (workflow.cores fails with --report.)
     threads: workflow.resource_settings.cores or 1
     resources:
-        gpu=int(GPU),
+        gpu=GPU_JOBS if GPU else 0,
     params:
         content=content_of("notebooks/timing.ipynb"),
         parameters=config["timing"]

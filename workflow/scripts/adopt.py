@@ -9,4 +9,4 @@ tunings = {
     for name, folders in snakemake.params.tunings.items()
 }
 tuning.adopt(tunings)
-Path(snakemake.log[0]).write_text(f"adopted: {', '.join(tunings)}\n")
+Path(snakemake.log[0]).write_text(f"adopted: {', '.join(tunings)}\n", encoding="utf-8")

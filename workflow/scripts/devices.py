@@ -1,11 +1,11 @@
-"""Which GPU a job uses, where a machine has several and --resources gpu=N lets N jobs use them."""
+"""Which GPU a job uses, and how much of it: --resources gpu=N lets N jobs use a machine's GPUs."""
 
 import fcntl
 import os
 import re
 import subprocess
-import sys
-import time
+from itertools import count
+from math import ceil
 from pathlib import Path
 
 LOCKS = Path(".snakemake/devices")  # of this folder's jobs; others' jobs are not known here
@@ -24,28 +24,27 @@ def visible():
 
 
 def take(wanted):
-    """Let this process and its children see one GPU that no other job uses; wait until one is free.
+    """Let this process and its children see the GPU that the fewest other jobs use, and share it.
 
-    It must come before anything uses CUDA. Nothing is done for a job that wants none, or that sees
-    no more than one, as a job of Slurm does. The GPU is free again when this process ends, however:
-    the system then takes away its lock.
+    It must come before anything uses CUDA. Nothing is done for a job that wants none; a job that
+    sees no more than one, as one of Slurm does, need not choose. Of the SDCPD_GPU_JOBS jobs that
+    may run at once, one may want the places of several. Its place is free again when this process
+    ends, however: the system then takes away its lock.
     """
     names = visible() if wanted else []
+    if wanted:
+        places = ceil(int(os.environ.get("SDCPD_GPU_JOBS", 1)) / max(1, len(names)))
+        os.environ["SDCPD_GPU_SHARE"] = str(min(1, wanted / places))  # of its memory
     if len(names) < 2:
         return
     LOCKS.mkdir(parents=True, exist_ok=True)
-    said = False
-    while not any(locked(name) for name in names):
-        if not said:
-            print(f"note: {len(names)} GPUs, all in use: waiting for one", file=sys.stderr)
-            said = True
-        time.sleep(0.5)
+    next(place for place in count() if any(locked(name, place) for name in names))
 
 
-def locked(name):
-    """Whether this process got the GPU ``name``, which is then all that it sees."""
+def locked(name, place):
+    """Whether this process got this place on the GPU ``name``, which is then all that it sees."""
     # not a file object, which would be closed, and so unlocked, when nothing refers to it
-    handle = os.open(LOCKS / name.replace("/", "-"), os.O_RDWR | os.O_CREAT)
+    handle = os.open(LOCKS / f"{name.replace('/', '-')}.{place}", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

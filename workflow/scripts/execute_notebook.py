@@ -21,6 +21,9 @@ from ipykernel.kernelspec import write_kernel_spec
 from pages import notebook_page
 from traitlets.config import Config
 
+from sdcpd import cli
+
+sys.stdout, sys.stderr = map(cli.Patient, (sys.stdout, sys.stderr))
 ROOT = Path.cwd()
 AGAIN = "run the same command again, which goes on from where it was"
 log = Path(snakemake.log[0])
@@ -28,7 +31,8 @@ log.unlink(missing_ok=True)
 name = log.stem
 working = log.with_suffix(".ipynb")
 parameters = dict(snakemake.params.parameters)
-os.environ["PYTHONPATH"] = str(ROOT / "src")
+path = str(ROOT / "src"), os.environ.get("PYTHONPATH")  # CuPy may have been brought along there
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
 os.environ["SDCPD_PROGRESS_LOG"] = str(ROOT / log)
 # Figures come out byte-identical, and the kernel needs nothing from the user's home folder, which
 # may hold other settings, or not be writable.
@@ -58,7 +62,7 @@ def watch(done, folder):
             shutil.rmtree(folder, ignore_errors=True)
             os._exit(1)
         if log.exists():
-            with log.open() as file:
+            with log.open(encoding="utf-8", errors="replace") as file:
                 file.seek(position)
                 fresh = file.read()
                 position = file.tell()
@@ -72,7 +76,8 @@ unknown = sorted(set(parameters) - set(known))
 if unknown:
     fail(name, f"{snakemake.input.notebook} has no parameter {', '.join(unknown)}")
 
-logging.basicConfig(filename=log, level=logging.WARNING, format="%(asctime)s %(message)s")
+form = "%(asctime)s %(message)s"
+logging.basicConfig(filename=log, encoding="utf-8", level=logging.WARNING, format=form)
 logging.getLogger("papermill").setLevel(logging.INFO)
 done = threading.Event()
 # The kernel is talked to through files: of TCP ports, kernels that start at once may take the same.

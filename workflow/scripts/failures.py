@@ -10,5 +10,5 @@ def fail(name, message):
     folder = Path("logs/failures")
     with suppress(OSError):  # a full disk, which the message tells of
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name.replace('/', '-')}.txt").write_text(message + "\n")
+        (folder / f"{name.replace('/', '-')}.txt").write_text(message + "\n", encoding="utf-8")
     sys.exit(message)

@@ -196,7 +196,9 @@ def duration(names, results):
     files = [Path(f"logs/benchmarks/{Path(results).name}/{job}.tsv") for job in jobs]
     if not all(file.exists() for file in files):
         return "(not recorded)"
-    seconds = sum(float(file.read_text().splitlines()[1].split("\t")[0]) for file in files)
+    seconds = sum(
+        float(file.read_text(encoding="utf-8").splitlines()[1].split("\t")[0]) for file in files
+    )
     return f"{seconds:.0f}\u00a0s" if seconds < 120 else f"{seconds / 60:.0f}\u00a0min"
 
 
@@ -234,4 +236,4 @@ def list_of_runs(runs, made, results):
 
 if "snakemake" in globals():  # not where the Snakefile or a test imports it
     write(**snakemake.params.site)
-    Path(snakemake.log[0]).write_text(f"written: {SITE}\n")
+    Path(snakemake.log[0]).write_text(f"written: {SITE}\n", encoding="utf-8")

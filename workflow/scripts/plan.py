@@ -17,8 +17,9 @@ from pathlib import Path
 
 import psutil
 
-from sdcpd import archive, costs, data, engine, experiments
+from sdcpd import archive, cli, costs, data, engine, experiments
 
+sys.stdout, sys.stderr = map(cli.Patient, (sys.stdout, sys.stderr))
 KEPT = 3600  # seconds for which a calibration is used again
 NAMES = {"timing": "table1_timing", "replay": "replay_mnist"}  # of rules without wildcards
 FORM = "{:<38} {:>8} {:>7} {:>7} {:>8}  {}"
@@ -30,9 +31,10 @@ def ask():
     """All jobs: number -> (rule, wildcards, whether it must run), and number -> needed numbers."""
     with tempfile.TemporaryDirectory() as folder:
         same = Path(folder) / "config.json"  # whatever the caller has set
-        same.write_text(json.dumps(config))
+        same.write_text(json.dumps(config), encoding="utf-8")
         program = [sys.executable, "-m", "snakemake", "--dag", "dot", "--cores", str(params.cores)]
-        done = subprocess.run([*program, "--configfile", same], capture_output=True, text=True)
+        how = {"capture_output": True, "text": True, "errors": "replace"}
+        done = subprocess.run([*program, "--configfile", same], **how)
     if done.returncode:
         sys.exit(f"snakemake does not say what would run:\n{done.stderr}")
     nodes = {}
@@ -60,7 +62,7 @@ def calibration():
     """Rates of this machine and engine, at most an hour old, and when they were measured."""
     path = Path(".snakemake/calibration.json")
     if path.exists():
-        stored = json.loads(path.read_text())
+        stored = json.loads(path.read_text(encoding="utf-8"))
         if stored["engine"] == params.backend and time.time() - stored["made"] < KEPT:
             return stored["rates"], stored["made"]
     print("measuring how fast this machine is …", file=sys.stderr, flush=True)

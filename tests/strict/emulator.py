@@ -1,18 +1,20 @@
-"""The GPU engine without a GPU: kernels.cu compiled for the CPU, and cuBLAS in NumPy.
+"""What the stand-in for CuPy computes with: kernels compiled for the CPU, and cuBLAS in NumPy.
 
-Everything of split.py runs but CuPy itself: every kernel, every index, padding, strides and the
-arguments to cuBLAS. The threads of a block are real ones where the kernel synchronizes them.
+So every kernel runs, with every index, padding, stride and argument to cuBLAS. The threads of a
+block are real ones where the kernel synchronizes them: few, as its loops go over all units however
+many threads there are.
 """
 
 import ctypes
+import hashlib
+import os
 import re
 import subprocess
-from types import SimpleNamespace
+import tempfile
+from functools import cache
+from pathlib import Path
 
 import numpy as np
-
-from sdcpd import ROOT
-from sdcpd.split import CupyDevice, _as_c
 
 SHIM = r"""
 #include <barrier>
@@ -41,6 +43,7 @@ static float to_float(unsigned short h) { return (float)__builtin_bit_cast(_Floa
 
 LAUNCH = r"""
 extern "C" void launch_%(name)s(int blocks, int threads, %(parameters)s) {
+  if (%(synchronizes)s && threads > 4) threads = 4;
   std::barrier<> barrier(threads);
   meeting = &barrier;
   auto run = [&](int block, int thread) {
@@ -60,11 +63,19 @@ extern "C" void launch_%(name)s(int blocks, int threads, %(parameters)s) {
 """
 
 
-def compile_kernels(folder, source=None):
-    """The kernels as a library of C functions launch_<name>(blocks, threads, …)."""
-    source = source or (ROOT / "src/sdcpd/kernels.cu").read_text(encoding="utf-8")
+def signatures(source):
+    """(name, its parameters as one text) of every kernel."""
+    return re.findall(r"__global__ void (\w+)\(([^)]*)\)", source)
+
+
+@cache
+def compile_kernels(source):
+    """The kernels as a library of C functions launch_<name>(blocks, threads, …).
+
+    It is kept in the folder that EMULATED_KERNELS names, for other processes.
+    """
     launchers = ""
-    for name, parameters in re.findall(r"__global__ void (\w+)\(([^)]*)\)", source):
+    for name, parameters in signatures(source):
         body = source[source.index(f"__global__ void {name}(") :].split("\n}\n")[0]
         synchronizes = "__syncthreads" in body or "block_sum" in body
         names = ", ".join(re.findall(r"(\w+)(?=,|$)", " ".join(parameters.split())))
@@ -74,10 +85,14 @@ def compile_kernels(folder, source=None):
             "names": names,
             "synchronizes": str(synchronizes).lower(),
         }
-    (folder / "kernels.cpp").write_text(SHIM + source + launchers, encoding="utf-8")
-    flags = ["-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread"]
-    library = folder / "kernels.so"
-    subprocess.run(["g++", *flags, "-o", library, folder / "kernels.cpp"], check=True)
+    code = SHIM + source + launchers
+    folder = Path(os.environ.get("EMULATED_KERNELS") or tempfile.mkdtemp())
+    library = folder / f"{hashlib.sha256(code.encode()).hexdigest()[:16]}.so"
+    if not library.exists():
+        part = library.with_suffix(f".{os.getpid()}")
+        flags = ["-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread", "-x", "c++"]
+        subprocess.run(["g++", *flags, "-o", part, "-"], input=code.encode(), check=True)
+        part.replace(library)
     return ctypes.CDLL(str(library))
 
 
@@ -95,6 +110,7 @@ def gemm_strided_batched_ex(
     beta, c, c_type, ldc, stride_c, batch, compute_type, algorithm,
 ):  # fmt: skip
     """C = α op(A) op(B) + β C, as cuBLAS documents it: column by column, fp16 into float32."""
+    assert all(type(x) is int for x in (m, n, k, lda, ldb, ldc, alpha, a, beta, c, batch))
     assert (a_type, b_type, c_type, compute_type, algorithm) == (2, 2, 0, 68, -1)
     assert lda >= (k if trans_a else m) and ldb >= (n if trans_b else k) and ldc >= m
     scale = [np.float32(ctypes.c_float.from_address(x).value) for x in (alpha, beta)]
@@ -105,39 +121,3 @@ def gemm_strided_batched_ex(
     A, B = (x.transpose(0, 2, 1) if t else x for x, t in ((A, trans_a), (B, trans_b)))
     old = scale[1] * C if scale[1] else 0  # with β = 0 cuBLAS does not read C
     C[...] = scale[0] * (A @ B) + old
-
-
-class EmulatedDevice(CupyDevice):
-    """A GPU of few threads whose memory is NumPy's."""
-
-    threads = 4
-
-    def __init__(self, library):
-        self.xp, self.library, self.free = np, library, 10**10
-        self.cublas = SimpleNamespace(
-            gemmStridedBatchedEx=gemm_strided_batched_ex,
-            CUBLAS_COMPUTE_32F=68,
-            CUBLAS_GEMM_DEFAULT=-1,
-        )
-
-    def handle(self):
-        return 0
-
-    def pointer(self, array):
-        assert isinstance(array, np.ndarray)
-        return array.ctypes.data
-
-    def launch(self, name, n_blocks, *arguments):
-        getattr(self.library, f"launch_{name}")(
-            n_blocks, self.threads, *(self._in_c(argument) for argument in arguments)
-        )
-
-    def _in_c(self, argument):
-        if isinstance(argument, np.ndarray):
-            assert argument.flags.c_contiguous, "a kernel reads memory, not strides"
-            return ctypes.c_void_p(argument.ctypes.data)
-        argument = _as_c(argument)
-        return np.ctypeslib.as_ctypes_type(argument.dtype)(argument.item())
-
-    def free_memory(self):
-        return self.free
