@@ -1,9 +1,18 @@
 # Every table and figure of the paper, from the data on: uv run snakemake --cores all
 # One of them with what it needs:                        uv run snakemake --cores all figures/fig2_mnist.pdf
 # Names and dependencies only; what is computed stands in notebooks/ and src/sdcpd/.
+import sys
+
+from snakemake.logging import logger
 from snakemake.utils import min_version
 
+from sdcpd.cli import Patient
+
 min_version("9.8")
+sys.stdout, sys.stderr = map(Patient, (sys.stdout, sys.stderr))  # a closed terminal ends no work
+for handler in logger.handlers:
+    if getattr(handler, "stream", None) is sys.stderr.stream:
+        handler.stream = sys.stderr
 
 
 configfile: "workflow/config/config.yaml"

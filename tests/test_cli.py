@@ -180,6 +180,10 @@ def test_everything_by_default(kind, capsys):
     assert first.shape != second.shape or (first != second).any()
 
 
+def test_names_that_no_run_file_can_hold(capsys):
+    refused(capsys, "rename the file")(cli.main(["train", "x\udcff.npy"]))
+
+
 def test_names_that_look_like_mathematics(capsys):
     name = r"x_$\frac$.npy"
     np.save(name, random_bits(40, 9, seed=1))

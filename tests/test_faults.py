@@ -4,6 +4,7 @@ import contextlib
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -304,6 +305,16 @@ def test_folder_whose_name_cannot_be(name, tmp_path):
     status, printed = run(project, "--dry-run")
     lines = [line for line in printed.splitlines() if "rename the folder" in line]
     assert status != 0 and len(lines) == 1 and "Traceback" not in printed, printed[-3000:]
+
+
+@pytest.mark.parametrize("shell", ["2>&1 | head -n 1", ">&- 2>&-"])
+def test_whatever_becomes_of_the_terminal(shell, tmp_path):
+    project = copy_project(tmp_path / "project")
+    line = f"set -o pipefail; {shlex.join(command(f'{CD}/run.json'))} {shell}"
+    few = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}  # letters
+    done = subprocess.run(["bash", "-c", line], cwd=project, env=environment(project, **few))
+    assert done.returncode == 0
+    assert runs.load(project / CD)
 
 
 def test_user_id_without_a_name(tmp_path):

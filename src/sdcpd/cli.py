@@ -38,7 +38,10 @@ class Patient:
 
     def __init__(self, stream):
         self.problem = None
-        self.stream = stream or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+        if not stream:  # its number is the next that is free, and children need it as well
+            os.set_inheritable(number := os.open(os.devnull, os.O_WRONLY), True)
+            stream = os.fdopen(number, "w", encoding="utf-8")
+        self.stream = stream
         if hasattr(self.stream, "reconfigure"):
             self.stream.reconfigure(errors="backslashreplace")
 
@@ -295,6 +298,10 @@ def _check_options(options):
     """Before the data are fetched."""
     from .algorithms import STEPS
 
+    if any("\ud800" <= letter <= "\udfff" for letter in options.dataset):  # no run file can name it
+        raise CommandError(
+            f"{options.dataset}: not a name in this locale's letters: rename the file"
+        )
     if options.algorithm not in STEPS:
         known = ", ".join(STEPS)
         raise CommandError(f"unknown --algorithm {options.algorithm!r}: choose one of {known}")

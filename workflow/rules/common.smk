@@ -15,7 +15,7 @@ from jsonschema.exceptions import best_match
 from snakemake.exceptions import WorkflowError
 
 import sdcpd
-from sdcpd import archive, cli, data, engine, experiments, measurements, runs
+from sdcpd import archive, data, engine, experiments, measurements, runs
 
 sys.path.insert(0, "workflow/scripts")
 from sources import content_of, sources_of
@@ -35,14 +35,11 @@ localrules:
     download,
 
 
-# Whatever becomes of the terminal ends no work.
-sys.stdout, sys.stderr = map(cli.Patient, (sys.stdout, sys.stderr))
-
 # Snakemake asks for the user's name, and a user id of a container may have none.
 try:
     getpass.getuser()
 except (KeyError, OSError):
-    os.environ["LOGNAME"] = "nobody"
+    os.environ.update(LOGNAME="nobody")
 
 # ------------------------------------------------------------------------------ configuration
 
