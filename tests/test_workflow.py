@@ -71,12 +71,12 @@ def test_run_files_say_where_they_come_from(project):
     names = {f"{folder.parent.parent.name}/{folder.name}" for folder in folders}
     assert {f"bars_and_stripes/{algorithm}-4h" for algorithm in STEPS} <= names
     assert ("mnist/sdcp_d-20h" in names) == have_data()
+    assert not list((project / "results").rglob("checkpoint-*"))
     for folder in folders:
         result = runs.load(folder)
         assert set(result.settings) == set(runs.SETTINGS)
         assert result.provenance["device"] and result.provenance["source"] == runs.source_hash()
         assert np.isfinite(result.curve[result.curve.status == "ok"].train).all()
-        assert not list(folder.glob("checkpoint-*"))
 
 
 def test_reduced_budget_is_stated_on_the_figure(project):

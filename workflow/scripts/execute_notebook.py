@@ -107,7 +107,7 @@ try:
     shutil.move(working, snakemake.output.notebook)  # perhaps to another file system
     # Only now: had anything failed before, snakemake would have deleted the finished training.
     for folder in {Path(file).parent for file in snakemake.output}:
-        for checkpoint in folder.glob("checkpoint-*.npz"):
+        for checkpoint in folder.glob("checkpoint-*"):
             checkpoint.unlink()
 except papermill.PapermillExecutionError as error:
     fail(name, f"{name}: {error.ename}: {error.evalue} (the failing cell: {working})")
