@@ -293,21 +293,24 @@ def _alone_in(folder):
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "ab") as file:
-        for attempt in range(10):
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if attempt == 9:
-                    message = (
-                        "another process trains into this folder: wait for it, or choose another"
-                    )
-                    raise RunError(f"{folder}: {message}") from None
-                time.sleep(0.5)
-                continue
-            except OSError:  # a file system that has no locks
-                pass
-            break
+        for _ in range(10):
+            if _locked(file):
+                break
+            time.sleep(0.5)
+        else:
+            what = "another process trains into this folder"
+            raise RunError(f"{folder}: {what}: wait for it, or choose another folder")
         yield
+
+
+def _locked(file):
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system that has no locks
+        return True
+    return True
 
 
 def _refuse_used(folder, own):
@@ -547,7 +550,10 @@ def canonical(settings):
     values, ais, evaluate = (settings[name] for name in ("hyperparameters", "ais", "evaluate"))
     return {name: settings[name] for name in SETTINGS} | {
         "epochs": _plain(settings["epochs"]),
-        "evaluate": {"every": _plain(evaluate["every"]), "also": [*map(_plain, evaluate["also"])]},
+        "evaluate": {
+            "every": _plain(evaluate["every"]),
+            "also": sorted(map(_plain, evaluate["also"])),
+        },
         "hyperparameters": {name: float(values[name]) for name in sorted(values)},
         "ais": ais and {name: ais[name] for name in _AIS},
     }
