@@ -31,7 +31,7 @@ def training(engine, algorithm, n_hidden, n_updates):
 def main():
     options = arguments(__doc__)
     engine = engines.select(options.backend)
-    n_updates = 500 if options.quick else UPDATES
+    n_updates = 50 if options.quick else UPDATES
     columns = ["hidden units", "algorithm", f"s for {UPDATES:,} updates of {TRIALS} trials"]
     title = f"Bars & Stripes 3 × 3, {TRIALS} trials side by side, not evaluated"
     record = Record("bars", title, columns, engine, options, updates=n_updates)

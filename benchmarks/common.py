@@ -14,6 +14,7 @@ import os
 import sys
 import textwrap
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -229,7 +230,8 @@ class Record:
         lines += [f"| {' | '.join(_text(v) for v in row)} |" for row in self.rows]
         path.with_suffix(".md").write_text("\n".join(lines) + "\n", encoding="utf-8")
         if draw:
-            picture(path, f"{self.title}\n{self.where()}", draw, self.rows)
+            with suppress(ImportError):  # matplotlib need not be there
+                picture(path, f"{self.title}\n{self.where()}", draw, self.rows)
 
 
 def picture(path, title, draw, rows):

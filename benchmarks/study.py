@@ -126,10 +126,12 @@ def ablations(study):
 
 def table1(study):
     path = study.folder / "timing/table1.json"
-    record = timing.table1(**study.config["timing"], engine=engines.select(study.backend))
     path.parent.mkdir(parents=True, exist_ok=True)
+    how = {"engine": engines.select(study.backend), "kept_in": path.with_suffix(".part")}
+    record = timing.table1(**study.config["timing"], **how)
     with whole_file(path) as file:
         json.dump(record, file, indent=1)
+    how["kept_in"].unlink(missing_ok=True)
     for dataset, seconds in record["seconds"].items():
         for name, values in seconds.items():
             print(f"  {dataset:15} {name:7} {sum(values) / len(values):10.3f} s")

@@ -29,7 +29,7 @@ def change(project, diff):
     path.write_text(content.replace(old, new), encoding="utf-8")
 
 
-def carry_out(project, title):
+def carry_out(project, title, **changes):
     """The section's blocks, one after the other; what the commands printed."""
     printed = ""
     for language, content in example(title):
@@ -41,7 +41,7 @@ def carry_out(project, title):
             done = subprocess.run(
                 ["bash", "-e", "-c", content],
                 cwd=project,
-                env=environment(project),
+                env=environment(project, **changes),
                 capture_output=True,
                 text=True,
                 timeout=300,

@@ -1,13 +1,19 @@
 """benchmarks/study.py, the archive that it fills, and the workflow that reads it."""
 
+import importlib
+import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
+import pytest
 import yaml
 from project import copy_project, environment, run
+
+from sdcpd import ROOT
 
 
 def test_study_fills_the_archive_that_the_workflow_reads(tmp_path):
@@ -45,3 +51,27 @@ def test_study_fills_the_archive_that_the_workflow_reads(tmp_path):
     before = {f: f.stat().st_mtime for f in (fresh / "results/by_hand").rglob("run.json")}
     study("tuning")
     assert before == {f: f.stat().st_mtime for f in (fresh / "results/by_hand").rglob("run.json")}
+
+
+def test_table1_is_kept_while_it_is_measured(tmp_path, monkeypatch, capsys):
+    """Beside its place; there it is whole."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    study = importlib.import_module("study")
+    model = {"n_visible": 9, "n_hidden": 4, "batch_size": 5, "n_gibbs_steps": 2}
+    model |= {"n_inner_iterations": 2, "n_gibbs_steps_inner": 1, "n_updates": 3}
+    model["total_updates"] = 10
+    timing = {"trials": 2, "bars_and_stripes": model, "large": model, "whole": ["sdcp_d"]}
+    what = SimpleNamespace(folder=tmp_path, backend="numpy", config={"timing": timing})
+    kept = tmp_path / "timing/table1.part"
+    with monkeypatch.context() as changed, pytest.raises(FileExistsError):
+        changed.setattr(study, "whole_file", lambda path: kept.mkdir())  # fails at the end
+        study.table1(what)
+    before = json.loads(kept.read_text())["measured"]
+    assert list(before) == [
+        *("Bars & Stripes, 0", "Bars & Stripes, 1", "Large datasets, 0", "Large datasets, 1"),
+        "sdcp_d to the end, 0",
+    ]
+    study.table1(what)
+    record = json.loads((tmp_path / "timing/table1.json").read_text())
+    assert record["seconds"]["Large datasets"]["cd"][1] == before["Large datasets, 1"]["cd"]
+    assert "to the end: {'sdcp_d'" in capsys.readouterr().out and not kept.exists()

@@ -83,21 +83,52 @@ def test_table1_is_scaled_and_checked_by_one_trial_to_the_end(monkeypatch):
     """Two seconds an update: what is scaled and what is timed to the end agree."""
     calls = []
 
-    def measure(n_updates, trials, algorithms=tuple(STEPS), **model):
-        calls.append((model["n_visible"], n_updates, trials, list(algorithms)))
-        return {name: np.full(trials, 2.0) for name in algorithms}
+    def measure(n_updates, trials, first, engine, algorithms=tuple(STEPS), **model):
+        assert trials == 1 and "total_updates" not in model
+        calls.append((model["n_visible"], n_updates, first, list(algorithms)))
+        return {name: np.full(1, 2.0 + first) for name in algorithms}
 
     monkeypatch.setattr(timing, "seconds_per_update", measure)
     small = MODEL | {"n_updates": 10, "total_updates": 10}
     large = MODEL | {"n_visible": 784, "n_updates": 3, "total_updates": 100}
-    record = timing.table1(4, small, large, ["sdcp_d"])
+    done = []
+    how = {"report": lambda *what: done.append(what)}
+    record = timing.table1(2, small, large, ["sdcp_d"], **how)
     assert calls == [
-        (6, 10, 4, [*STEPS]),
-        (784, 3, 4, [*STEPS]),
-        (784, 100, 1, ["sdcp_d"]),
+        *((6, 10, 0, [*STEPS]), (6, 10, 1, [*STEPS])),
+        *((784, 3, 0, [*STEPS]), (784, 3, 1, [*STEPS])),
+        (784, 100, 0, ["sdcp_d"]),
     ]
-    assert record["seconds"]["Bars & Stripes"] == {name: [20.0] * 4 for name in STEPS}
-    assert record["seconds"]["Large datasets"] == {name: [200.0] * 4 for name in STEPS}
+    assert done == [(title, n) for title in ("Bars & Stripes", "Large datasets") for n in (5, 10)]
+    assert record["seconds"]["Bars & Stripes"] == {name: [20.0, 30.0] for name in STEPS}
+    assert record["seconds"]["Large datasets"] == {name: [200.0, 300.0] for name in STEPS}
     assert record["large_to_the_end"] == {"sdcp_d": 200.0}
     assert record["settings"]["large"] == large and record["device"] and record["date"]
-    assert timing.table1(4, small, large, [])["large_to_the_end"] == {}
+    assert timing.table1(2, small, large, [])["large_to_the_end"] == {}
+
+
+def test_interrupted_table1_goes_on(monkeypatch, tmp_path):
+    """What was measured is kept, unless it was measured otherwise."""
+    calls = []
+
+    def measure(n_updates, trials, first, engine, algorithms=tuple(STEPS), **model):
+        calls.append((n_updates, first))
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return {name: np.full(1, float(len(calls))) for name in algorithms}
+
+    monkeypatch.setattr(timing, "seconds_per_update", measure)
+    model = MODEL | {"n_updates": 3, "total_updates": 100}
+    path = tmp_path / "table1.part"
+    with pytest.raises(KeyboardInterrupt):
+        timing.table1(2, model, model, ["cd"], kept_in=path)
+    record = timing.table1(2, model, model, ["cd"], kept_in=path)
+    assert calls == [(3, 0), (3, 1), (3, 0), (3, 1), (3, 1), (100, 0)]
+    assert record["seconds"]["Bars & Stripes"]["cd"] == [100, 200]
+    assert record["seconds"]["Large datasets"]["cd"] == [300, 500]
+    assert timing.table1(2, model, model, ["cd"], kept_in=path) == record and len(calls) == 6
+    timing.table1(2, model | {"n_hidden": 4}, model, [], kept_in=path)
+    assert len(calls) == 10
+    path.write_text("{")
+    timing.table1(1, model, model, [], kept_in=path)
+    assert len(calls) == 12
