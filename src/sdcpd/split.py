@@ -1,7 +1,8 @@
-"""The GPU engine: matrix products of halves on tensor cores that are as exact as float32.
+"""The GPU engine: matrix products of halves on tensor cores, nearly as exact as float32's.
 
 States are 0 or 1, exact in fp16. A weight is the sum of two fp16 numbers, W = W_hi + W_lo, so one
-product over twice the units, accumulated in float32, gives what float32 would (the "exact split").
+product over twice the units, accumulated in float32, gives what float32 would, with about five
+times its rounding (the "exact split").
 The kernels around the products are in kernels.cu; their shapes, with n and m padded so that rows
 are aligned, and padding that is 0 and enters no sum:
 
