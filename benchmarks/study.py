@@ -17,8 +17,9 @@
 Each reads the workflow's configuration and writes the workflow's run files; those of the archive
 are what `snakemake` then draws and judges. A piece that was interrupted, by `timeout 480` or
 otherwise, goes on with the same command and folder; what is finished is kept. The models of all
-algorithms are trained side by side. Needs python3 with numpy, scipy, pandas, pyyaml, tqdm,
-threadpoolctl and cupy; the data files in data/, or in the folder that SDCPD_DATA_MIRROR names.
+algorithms are trained side by side. Needs python3 with numpy, scipy, pandas, pyyaml, tqdm and cupy
+(without a GPU threadpoolctl); the data files in data/, or in the folder that SDCPD_DATA_MIRROR
+names.
 """
 
 import argparse

@@ -30,7 +30,7 @@ def main():
     models = {"at the start": 0, "trained": 60 if options.quick else 300}
     columns = ["algorithm", "model", "replicas", "µs per update and replica", "limit (µs)", "%",
                f"s per model, {UPDATES:,} updates"]  # fmt: skip
-    title = "One parameter update, 784 × 500, batch 200, CD-24 cost, float32-equivalent"
+    title = "One parameter update, 784 × 500, batch 200, CD-24 cost"
     record = Record("updates", title, columns, engine, options, rows=source)
     limit = product_seconds(engine)
     for model, n_updates in models.items():

@@ -134,7 +134,8 @@ def _bytes_of_model(settings):
 def schedule(jobs, needs, cores):
     """Wall time (s) and peak memory (bytes) of jobs that start as soon as they can.
 
-    Of several the one with the longest way to the end comes first. There is one GPU.
+    Of several the one with the longest way to the end comes first. Those on the GPU are counted one
+    after the other, though they may share it.
 
     Parameters
     ----------

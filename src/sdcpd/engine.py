@@ -4,7 +4,7 @@
     numba                 CompiledEngine    the same on a CPU, by changes (compiled.py)
     cupy                  SplitEngine       the same on a GPU with tensor cores (split.py)
 
-All draw the same random numbers and differ in the roundings of sums only.
+All draw the same random numbers and differ in roundings only.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""The GPU engine: matrix products of halves on tensor cores that are nearly as exact as float32.
+"""The GPU engine: matrix products of halves on tensor cores, nearly as exact as float32's.
 
 States are 0 or 1, exact in fp16. A weight is the sum of two fp16 numbers, W = W_hi + W_lo, so one
-product over twice the units, accumulated in float32, loses nothing of W (the "exact split"). Tensor
-cores cut off where float32 rounds: on an H100 the error was five times that of a float32 product.
+product over twice the units, accumulated in float32, gives what float32 would, with about five
+times its rounding (the "exact split").
 The kernels around the products are in kernels.cu; their shapes, with n and m padded so that rows
 are aligned, and padding that is 0 and enters no sum:
 

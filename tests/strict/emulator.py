@@ -120,4 +120,5 @@ def gemm_strided_batched_ex(
     C = column_major(c, np.float32, m, n, ldc, stride_c, batch)
     A, B = (x.transpose(0, 2, 1) if t else x for x, t in ((A, trans_a), (B, trans_b)))
     old = scale[1] * C if scale[1] else 0  # with β = 0 cuBLAS does not read C
-    C[...] = scale[0] * (A @ B) + old
+    with np.errstate(all="ignore"):  # as a GPU: a model that diverges is no error
+        C[...] = scale[0] * (A @ B) + old
