@@ -31,8 +31,7 @@ log.unlink(missing_ok=True)
 name = log.stem
 working = log.with_suffix(".ipynb")
 parameters = dict(snakemake.params.parameters)
-path = str(ROOT / "src"), os.environ.get("PYTHONPATH")  # CuPy may have been brought along there
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+os.environ["PYTHONPATH"] = str(ROOT / "src")  # and nothing of another environment
 os.environ["SDCPD_PROGRESS_LOG"] = str(ROOT / log)
 # Figures come out byte-identical, and the kernel needs nothing from the user's home folder, which
 # may hold other settings, or not be writable.
