@@ -41,7 +41,7 @@ def estimate_log_z(finished, folder, seed, times, trials, backend_name="auto", d
         same = {"algorithm": run.settings["algorithm"], "trial": run.trials[row]}
         return same | {"n_temperatures": n, "seed": number}
 
-    particles = finished[0].settings["ais"]["n_particles"]
+    particles = max((run.settings["ais"]["n_particles"] for run, _ in todo), default=0)
 
     def alike(run):
         return run.archived, run.settings["seed"], run.settings["ais"]
