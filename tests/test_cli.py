@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 from conftest import random_bits
 from matplotlib import pyplot as plt
+from test_likelihood import planted
 
 from sdcpd import ROOT, __version__, backend, cli, data, plots, runs, sampling
 from sdcpd.algorithms import LABELS, STEPS
@@ -582,7 +583,7 @@ def shown(capsys):
     """The table that was printed: a dict of column -> values in words."""
     lines = capsys.readouterr().out.splitlines()
     first = next(n for n, line in enumerate(lines) if line.split()[:1] == ["trial"])
-    rows = [line.split() for line in lines[first + 1 :]]
+    rows = [line.split() for line in lines[first + 1 :] if line.split()[0].isdigit()]
     names = re.split(r" (?!Z|error)", " ".join(lines[first].split()))
     return lines[0], dict(zip(names, zip(*rows, strict=True), strict=True))
 
@@ -613,6 +614,26 @@ def test_evaluate(own, tmp_path, capsys):
         assert (errors > 0).all()
         off = np.array([float(x) for x in table["log Z"]]) - end.log_z.to_numpy()
         assert (np.abs(off) < 5 * errors + 2e-3).all()
+        trusted, bound = (np.array([float(x) for x in table[n]]) for n in ("trusted", "bound"))
+        assert (bound <= end.log_z + 2e-3).all() and (np.abs(trusted - end.log_z) < 0.1).all()
+
+
+def test_evaluate_warns_of_a_mode_that_ais_misses(own, tmp_path, capsys):
+    """Planted, of 10 nats more than all the rest; and not where there is none."""
+    assert train("--ais-temperatures", "50") == 0
+    run = runs.load("run")
+    for gain, warned in ((10, True), (-30, False)):
+        theta, images, log_z = planted(784, 49, gain)
+        np.savez(own, train=images[:450], test=images[450:])
+        about = run.provenance | {"data_sha256": data.load(own).sha256}
+        runs.save(run._replace(theta=theta, provenance=about), tmp_path / "run")
+        capsys.readouterr()
+        assert cli.main(["evaluate", "run", "--ais-temperatures", "500"]) == 0
+        printed = capsys.readouterr().out
+        words = re.search(r"trial 0: AIS misses a mode .* by about ([\d.]+), certainly", printed)
+        assert bool(words) == warned and ("trial 0:" in printed) == warned, printed
+        if warned:
+            assert abs(float(words[1]) - 10) < 0.5
 
 
 def test_evaluate_by_ais_as_the_run(own, capsys):

@@ -8,8 +8,18 @@ from typing import NamedTuple
 import numpy as np
 
 from .backend import Stream, array_module, to_host
+from .backend import key as key_of
 from .engine import PLAIN
-from .rbm import Parameters, log_unnormalized, logit_of_mean, sample, sigmoid, softplus
+from .rbm import (
+    Parameters,
+    hidden_probability,
+    log_unnormalized,
+    logit_of_mean,
+    sample,
+    sigmoid,
+    softplus,
+    visible_probability,
+)
 
 MAX_ENUMERATED = 24  # units of the smaller layer; 2^24 states take about a minute a model
 MIN_ESS = 10  # an AIS estimate with a smaller effective sample size is doubtful
@@ -81,6 +91,12 @@ def annealed_log_z(
         The standard error is that of the logarithm of the mean weight (delta method). A weight
         that dwarfs the others makes it meaningless: look at the effective sample size too.
     """
+    how = n_particles, n_temperatures, report, engine
+    return _annealed(theta, train_mean, keys, *how)[0]
+
+
+def _annealed(theta, train_mean, keys, n_particles, n_temperatures, report, engine):
+    """The estimates, and where the particles are in the end: states (R, n_particles, m)."""
     xp = array_module(theta.W)
     n_models, n_hidden, n_visible = theta.W.shape
     stream = Stream(keys, xp)
@@ -101,7 +117,147 @@ def annealed_log_z(
     log_mean = to_host(_log_sum_exp(weights, xp)) - np.log(n_particles)
     relative = np.exp(to_host(weights) - log_mean[:, None])  # mean 1
     error = relative.std(1, ddof=1) / np.sqrt(n_particles)
-    return LogZ(base_log_z + log_mean, error, relative.sum(1) ** 2 / (relative**2).sum(1))
+    ess = relative.sum(1) ** 2 / (relative**2).sum(1)
+    return LogZ(base_log_z + log_mean, error, ess), chain.images()
+
+
+# ------------------------------------------------------------------- what plain AIS may miss
+
+
+class TrustedLogZ(NamedTuple):
+    """log Z of one model, from several bases of AIS, with a bound that no sampling enters."""
+
+    value: float  # the largest of the estimates
+    standard_error: float  # of this one
+    effective_sample_size: float
+    bound: float  # log Z is at least this
+    image_bound: float  # and at least this, the log-weight log p*(v) of one image alone
+    base: str  # of the largest estimate
+    estimates: dict  # base -> (value, standard error, effective sample size)
+    mode: np.ndarray  # (m,) mean of the mean-field distribution of the bound
+
+    @property
+    def agrees(self):
+        """Whether a second base has found the same, and enough particles carry the estimate."""
+        others = [each for base, each in self.estimates.items() if base != self.base]
+        near = [
+            value
+            for value, error, _ in others
+            if self.value - value <= max(AGREEMENT, 3 * np.hypot(error, self.standard_error))
+        ]
+        above = self.bound <= self.value + AGREEMENT
+        return bool(near) and self.effective_sample_size >= MIN_ESS and above
+
+
+AGREEMENT = 0.5  # nats; bases whose estimates differ by less agree
+DISTINCT = 0.05  # modes differ in at least this share of the pixels
+
+
+def mean_field(theta, v, n_iterations=200):
+    """Lower bounds on log Z of R models, one from each start, by mean-field distributions.
+
+    For q(v, h) with independent units, log Z ≥ E_q[−E(v, h)] + H(q). With the visible means p and
+    the best hidden ones this is log p*(p) + H(p), where log p* is ``rbm.log_unnormalized``. Each
+    iteration sets the hidden means to p(h | p) and then the visible ones to p(v | h), neither of
+    which can lower the bound. It holds whatever v is, and of an image itself says log p*(v).
+
+    Parameters
+    ----------
+    theta : Parameters
+        Computed in float64 whatever it is.
+    v : array, (R, B, m)
+        Where to start, states or means.
+
+    Returns
+    -------
+    p : float64 array, (R, B, m)
+    bounds : float64 array, (R, B), in nats
+    """
+    xp = array_module(theta.W)
+    theta = Parameters(*(array.astype(xp.float64) for array in theta[:3]))
+    p = v.astype(xp.float64)
+    for _ in range(n_iterations):
+        p = visible_probability(theta, hidden_probability(theta, p))
+    q = 1 - p
+    entropy = -(p * xp.log(xp.where(p > 0, p, 1)) + q * xp.log(xp.where(q > 0, q, 1))).sum(-1)
+    return p, log_unnormalized(theta, p) + entropy
+
+
+def trusted_log_z(
+    theta,
+    images,
+    key,
+    n_chains=100,
+    n_steps=250,
+    n_iterations=200,
+    n_particles=100,
+    n_temperatures=1000,
+    n_modes=2,
+    engine=PLAIN,
+):
+    """log Z of a model that may have modes far from the data, which plain AIS does not see.
+
+    Chains from training images and from noise of every density run for ``n_steps``; from where
+    they are, mean-field distributions give bounds on log Z and the modes. AIS then starts from
+    several bases: the mean of the images, that of the chains, and the best distinct modes.
+
+    Each of their estimates Ẑ is unbiased: E[Ẑ] = Z. So one that is e^a times too large has a
+    probability of at most e^−a (Markov), while one that misses a mode is too small with
+    certainty, by as much as the mode weighs. Therefore the largest is taken. Its own error and
+    effective sample size speak of the modes that it saw; ``agrees`` asks a second base.
+
+    Parameters
+    ----------
+    theta : Parameters
+        One model: arrays (1, …), prepared by the engine.
+    images : array of uint8, (N, m)
+        Training images, on the engine's device.
+    key : array_like of uint64, shape (2,)
+
+    Returns
+    -------
+    TrustedLogZ
+    """
+    xp, m = engine.xp, theta.W.shape[2]
+    stream, half = Stream([key_of(key.tolist(), "search")], xp), n_chains // 2
+    rows = (stream.uniform(1, half)[0, 0] * len(images)).astype(xp.int64)
+    density = stream.uniform(1, n_chains - half)[0].T
+    noise = (stream.uniform(n_chains - half, m)[0] < density).astype(xp.uint8)
+    chain = engine.chain(theta, engine.states(xp.concatenate([images[rows], noise])[None]), stream)
+    for _ in range(n_steps):
+        chain.step()
+    ends = chain.images().astype(xp.float64)
+
+    def annealed(name, mean):
+        keys, how = [key_of(key.tolist(), name)], (n_particles, n_temperatures, None, engine)
+        found, particles = _annealed(theta, mean, keys, *how)
+        estimates[name] = tuple(float(value[0]) for value in found)
+        return particles
+
+    estimates = {}
+    particles = annealed("data", to_host(images.mean(0, dtype=xp.float64)))
+    annealed("chains", to_host(ends[0].mean(0)))
+    starts = xp.concatenate([ends, particles.astype(xp.float64)], axis=1)
+    p, bounds = (to_host(array[0]) for array in mean_field(theta, starts, n_iterations))
+    modes = _distinct(p[np.argsort(-bounds, kind="stable")], n_modes)
+    for number, mode in enumerate(modes, 1):
+        annealed(f"mode {number}", mode)
+    _, images_alone = mean_field(theta, xp.asarray(np.round(modes))[None], 0)
+    base = max(estimates, key=lambda name: estimates[name][0])
+    alone = float(to_host(images_alone).max())
+    bound = max(float(bounds.max()), alone)
+    return TrustedLogZ(*estimates[base], bound, alone, base, estimates, modes[0])
+
+
+def _distinct(sorted_means, n):
+    """The first ``n`` of these that differ from each other in more than a few pixels."""
+    chosen = sorted_means[:1]
+    for mean in sorted_means[1:]:
+        if len(chosen) == n:
+            break
+        if (np.abs(np.round(chosen) - np.round(mean)).mean(1) >= DISTINCT).all():
+            chosen = np.concatenate([chosen, mean[None]])
+    return chosen
 
 
 def average_log_likelihood(theta, images, log_z):
