@@ -426,7 +426,7 @@ def test_without_a_hidden_mode_nothing_changes():
     theta, images, log_z = planted(784, 49, -30)
     numba = engine.select("numba")
     found = trusted_log_z(numba.prepare(theta), images, key(1), engine=numba)
-    value, error, _ = found.estimates["data"]
+    value, error, *_ = found.bases["data"]
     assert found.agrees and found.bound <= log_z
     assert abs(found.value - value) < max(0.3, 4 * error) and abs(value - log_z) < 0.3
 
@@ -436,6 +436,19 @@ def test_trusted_log_z_repeats_with_its_key():
     one, two, other = (
         trusted_log_z(theta, images, key(seed), 20, 10, 10, 10, 20) for seed in (1, 1, 2)
     )
-    assert one.estimates == two.estimates != other.estimates
-    assert one.value == max(value for value, *_ in one.estimates.values())
-    assert set(one.estimates) >= {"data", "chains", "mode 1"}
+    assert one.bases == two.bases != other.bases
+    assert one.value == pytest.approx(logsumexp([part for *_, part in one.bases.values()]))
+    assert set(one.bases) >= {"data", "chains", "mode 1"}
+
+
+def test_the_sum_over_cells_is_unbiased():
+    """Ẑ/Z is 1 on average, also where few particles and temperatures see little of a model."""
+    theta = random_models(8, 5, seed=3, scale=2, dtype=np.float32)
+    images, exact = random_bits(30, 8, seed=1, dtype=np.uint8), exact_log_z(theta).value[0]
+    few = {"n_chains": 10, "n_steps": 3, "n_particles": 10, "n_temperatures": 3, "n_modes": 3}
+    found = [trusted_log_z(theta, images, key("cells", seed), **few) for seed in range(300)]
+    ratios = np.exp([each.value - exact for each in found])
+    error = ratios.std(ddof=1) / np.sqrt(len(ratios))
+    assert error < 0.05 and abs(ratios.mean() - 1) < 4 * error
+    errors = np.array([each.standard_error for each in found])
+    assert 0.7 < ratios.std() / np.sqrt((ratios**2 * errors**2).mean()) < 1.4

@@ -96,7 +96,7 @@ def annealed_log_z(
 
 
 def _annealed(theta, train_mean, keys, n_particles, n_temperatures, report, engine):
-    """The estimates, and where the particles are in the end: states (R, n_particles, m)."""
+    """The estimates; the particles in the end, (R, n_particles, m), and their log-weights."""
     xp = array_module(theta.W)
     n_models, n_hidden, n_visible = theta.W.shape
     stream = Stream(keys, xp)
@@ -118,7 +118,8 @@ def _annealed(theta, train_mean, keys, n_particles, n_temperatures, report, engi
     relative = np.exp(to_host(weights) - log_mean[:, None])  # mean 1
     error = relative.std(1, ddof=1) / np.sqrt(n_particles)
     ess = relative.sum(1) ** 2 / (relative**2).sum(1)
-    return LogZ(base_log_z + log_mean, error, ess), chain.images()
+    value = LogZ(base_log_z + log_mean, error, ess)
+    return value, chain.images(), base_log_z + to_host(weights)
 
 
 # ------------------------------------------------------------------- what plain AIS may miss
@@ -127,29 +128,25 @@ def _annealed(theta, train_mean, keys, n_particles, n_temperatures, report, engi
 class TrustedLogZ(NamedTuple):
     """log Z of one model, from several bases of AIS, with a bound that no sampling enters."""
 
-    value: float  # the largest of the estimates
-    standard_error: float  # of this one
-    effective_sample_size: float
+    value: float
+    standard_error: float
+    effective_sample_size: float  # of the particles of all bases
     bound: float  # log Z is at least this
     image_bound: float  # and at least this, the log-weight log p*(v) of one image alone
-    base: str  # of the largest estimate
-    estimates: dict  # base -> (value, standard error, effective sample size)
+    bases: dict  # name -> log Z by it alone, its error and effective sample size, its part of log Z
     mode: np.ndarray  # (m,) mean of the mean-field distribution of the bound
 
     @property
     def agrees(self):
-        """Whether a second base has found the same, and enough particles carry the estimate."""
-        others = [each for base, each in self.estimates.items() if base != self.base]
-        near = [
-            value
-            for value, error, _ in others
-            if self.value - value <= max(AGREEMENT, 3 * np.hypot(error, self.standard_error))
-        ]
-        above = self.bound <= self.value + AGREEMENT
-        return bool(near) and self.effective_sample_size >= MIN_ESS and above
+        """Whether enough particles carry it, and neither bound nor any base alone says more."""
+        others = [(self.bound, 0.0), *(each[:2] for each in self.bases.values())]
+        return self.effective_sample_size >= MIN_ESS and all(
+            value - self.value <= max(AGREEMENT, 3 * np.hypot(error, self.standard_error))
+            for value, error in others
+        )
 
 
-AGREEMENT = 0.5  # nats; bases whose estimates differ by less agree
+AGREEMENT = 0.5  # nats; what differs by less agrees
 DISTINCT = 0.05  # modes differ in at least this share of the pixels
 
 
@@ -187,24 +184,26 @@ def trusted_log_z(
     theta,
     images,
     key,
-    n_chains=100,
-    n_steps=250,
+    n_chains=200,
+    n_steps=1000,
     n_iterations=200,
     n_particles=100,
-    n_temperatures=1000,
-    n_modes=2,
+    n_temperatures=500,
+    n_modes=6,
     engine=PLAIN,
 ):
     """log Z of a model that may have modes far from the data, which plain AIS does not see.
 
     Chains from training images and from noise of every density run for ``n_steps``; from where
     they are, mean-field distributions give bounds on log Z and the modes. AIS then starts from
-    several bases: the mean of the images, that of the chains, and the best distinct modes.
+    several bases k: the mean of the images, that of the chains, and the best distinct modes.
 
-    Each of their estimates Ẑ is unbiased: E[Ẑ] = Z. So one that is e^a times too large has a
-    probability of at most e^−a (Markov), while one that misses a mode is too small with
-    certainty, by as much as the mode weighs. Therefore the largest is taken. Its own error and
-    effective sample size speak of the modes that it saw; ``agrees`` asks a second base.
+    Each sees its own surroundings well and others by chance. So the states are divided into
+    cells, v being in that of the base under which it has the largest probability, and each base
+    estimates the weight of its own cell: where w are the weights of its particles v,
+    E[w 1(v in cell k)] = Z p(cell k). The sum over k is unbiased for Z, as every base alone is. An
+    unbiased estimate is e^a times too large with a probability of at most e^−a (Markov), while
+    one that misses a mode is too small by as much as the mode weighs.
 
     Parameters
     ----------
@@ -227,26 +226,31 @@ def trusted_log_z(
     for _ in range(n_steps):
         chain.step()
     ends = chain.images().astype(xp.float64)
-
-    def annealed(name, mean):
-        keys, how = [key_of(key.tolist(), name)], (n_particles, n_temperatures, None, engine)
-        found, particles = _annealed(theta, mean, keys, *how)
-        estimates[name] = tuple(float(value[0]) for value in found)
-        return particles
-
-    estimates = {}
-    particles = annealed("data", to_host(images.mean(0, dtype=xp.float64)))
-    annealed("chains", to_host(ends[0].mean(0)))
-    starts = xp.concatenate([ends, particles.astype(xp.float64)], axis=1)
-    p, bounds = (to_host(array[0]) for array in mean_field(theta, starts, n_iterations))
+    p, bounds = (to_host(array[0]) for array in mean_field(theta, ends, n_iterations))
     modes = _distinct(p[np.argsort(-bounds, kind="stable")], n_modes)
-    for number, mode in enumerate(modes, 1):
-        annealed(f"mode {number}", mode)
-    _, images_alone = mean_field(theta, xp.asarray(np.round(modes))[None], 0)
-    base = max(estimates, key=lambda name: estimates[name][0])
-    alone = float(to_host(images_alone).max())
-    bound = max(float(bounds.max()), alone)
-    return TrustedLogZ(*estimates[base], bound, alone, base, estimates, modes[0])
+
+    means = {"data": to_host(images.mean(0, dtype=xp.float64)), "chains": to_host(ends[0].mean(0))}
+    means |= {f"mode {number}": mode for number, mode in enumerate(modes, 1)}
+    logits = np.stack([logit_of_mean(mean) for mean in means.values()])
+    bases, terms = {}, []
+    for number, (name, mean) in enumerate(means.items()):
+        keys = [key_of(key.tolist(), name)]
+        how = n_particles, n_temperatures, None, engine
+        found, particles, weights = _annealed(theta, mean, keys, *how)
+        v = to_host(particles[0]).astype(np.float64)
+        cell = (v @ logits.T - np.logaddexp(0, logits).sum(1)).argmax(1)
+        own = np.where(cell == number, weights[0], -np.inf) - np.log(n_particles)
+        terms.append(own)
+        alone = (float(value[0]) for value in found)
+        bases[name] = (*alone, float(np.logaddexp.reduce(own)))
+    value = np.logaddexp.reduce(np.concatenate(terms))
+    shares = np.exp(np.stack(terms) - value)  # their sum is 1
+    variance = n_particles * shares.var(1, ddof=1).sum()
+    _, alone = mean_field(theta, xp.asarray(np.round(modes))[None], 0)
+    image_bound = float(to_host(alone).max())
+    how_sure = float(np.sqrt(variance)), float(1 / (shares**2).sum())
+    bound = max(float(bounds.max()), image_bound)
+    return TrustedLogZ(float(value), *how_sure, bound, image_bound, bases, modes[0])
 
 
 def _distinct(sorted_means, n):
