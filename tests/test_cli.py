@@ -615,7 +615,7 @@ def test_evaluate(own, tmp_path, capsys):
         off = np.array([float(x) for x in table["log Z"]]) - end.log_z.to_numpy()
         assert (np.abs(off) < 5 * errors + 2e-3).all()
         trusted, bound = (np.array([float(x) for x in table[n]]) for n in ("trusted", "bound"))
-        assert (bound <= end.log_z + 2e-3).all() and (np.abs(trusted - end.log_z) < 0.1).all()
+        assert (bound <= end.log_z + 2e-3).all() and (np.abs(trusted - end.log_z) < 0.25).all()
 
 
 def test_evaluate_warns_of_a_mode_that_ais_misses(own, tmp_path, capsys):

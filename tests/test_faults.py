@@ -44,6 +44,13 @@ def wait_for(condition, seconds=120):
     return found
 
 
+def longer(project):
+    """The copy, in which the smallest job takes seconds."""
+    path = project / "workflow/config/smoke.yaml"
+    path.write_text(path.read_text().replace("epochs: 40\n", "epochs: 8000\n"))
+    return project
+
+
 def processes_in(folder):
     """Processes that work in ``folder``."""
     found = []
@@ -58,9 +65,7 @@ def processes_in(folder):
 
 
 def test_killed_training_goes_on_with_the_same_result(tmp_path):
-    fresh = copy_project(tmp_path / "project")
-    path = fresh / "workflow/config/smoke.yaml"
-    path.write_text(path.read_text().replace("epochs: 40\n", "epochs: 8000\n"))
+    fresh = longer(copy_project(tmp_path / "project"))
     first = start(fresh, f"{CD}/run.json")
     assert wait_for(lambda: list((fresh / CD).glob("checkpoint-*.npz")))
     time.sleep(0.5)
@@ -200,7 +205,7 @@ def test_killed_kernel_is_named_in_one_line(tmp_path):
 
 def test_two_at_once(tmp_path):
     """The second says who is at work, and disturbs nothing."""
-    project = copy_project(tmp_path / "project")
+    project = longer(copy_project(tmp_path / "project"))
     process = start(project, f"{CD}/run.json")
     assert wait_for(lambda: list(project.glob(".snakemake/locks/*")))
     status, printed = run(project, f"{CD}/run.json")
