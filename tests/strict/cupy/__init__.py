@@ -174,7 +174,8 @@ for _name, _ufunc in {
     setattr(ndarray, f"__{_name}__", _method(_ufunc))
 for _name in (
     *("abs", "arange", "argsort", "concatenate", "exp", "full_like", "isfinite", "less", "log"),
-    *("log1p", "logaddexp", "matmul", "maximum", "negative", "reciprocal", "repeat", "zeros_like"),
+    *("log1p", "logaddexp", "matmul", "maximum", "negative", "reciprocal", "repeat"),
+    *("where", "zeros_like"),
 ):
     globals()[_name] = _function(_name)
 
