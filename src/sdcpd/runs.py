@@ -308,8 +308,8 @@ def _locked(file):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system that has no locks
-        return True
+    except OSError:
+        pass  # a file system that has no locks
     return True
 
 
