@@ -9,6 +9,7 @@
     ablations     as published, with the other choice of what the paper leaves open about the data
     table1        Table 1, one model at a time
     sensitivity   S-DCP-D over ε and λ_H
+    trusted       log Z of archived models that earlier versions evaluated by plain AIS alone
     log_z         log Z of the final models of `tuned` and `as_published`, estimated again
     quality       images that these models generate: sharpness, diversity, distance
     archive       everything that is in the folder, into workflow/archive
@@ -26,11 +27,12 @@ import argparse
 import json
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
-from common import ROOT, engines
+from common import ROOT, engines, key
 
-from sdcpd import archive, experiments, quality, repeat, runs, timing, tuning
+from sdcpd import archive, data, experiments, likelihood, quality, repeat, runs, timing, tuning
 from sdcpd.data import whole_file
 
 
@@ -151,6 +153,50 @@ def log_z(study):
     _measure(study, "log_z", repeat.estimate_log_z, study.config["log_z"])
 
 
+def trusted(study):
+    """The last point of each archived curve gets its trusted columns, from the model kept."""
+    engine = engines.select(study.backend)
+    for name, n, algorithms in study.sizes():
+        of_size = [archive.FOLDER / f"runs/{name}/as_published/{a}-{n}h" for a in algorithms]
+        for folder in (f for f in of_size if (f / "models.npz").exists()):
+            run = runs.load(folder)
+            theta, trial = run.best()
+            if theta is not None:
+                _trust(folder, run, theta, trial, engine, study.data)
+    archive.write_sums()
+
+
+def _trust(folder, run, theta, trial, engine, data_folder):
+    dataset = data.load(run.settings["dataset"], data_folder)
+    parts = [a if a is None else engine.xp.asarray(a) for a in dataset[:3]]  # train, valid, test
+    fields = run.settings["seed"], "trusted", run.settings["dataset"], run.settings["algorithm"]
+    evaluate = likelihood.Evaluator(
+        parts[0],
+        parts[2],
+        lambda *where: key(*fields, *where),
+        run.settings["ais"],
+        engine=engine,
+        valid=parts[1],
+        plain_at=(),
+    )
+    curve, last = run.curve, run.curve["update"].max()
+    theta = engine.prepare(theta.map(engine.xp.asarray))
+    (point,) = evaluate(theta, [trial], int(last))
+    row = curve.index[(curve.trial == trial) & (curve["update"] == last)]
+    for column, value in point.items():
+        if column not in curve:
+            curve.insert(curve.columns.get_loc("status"), column, float("nan"))
+        curve.loc[row, column] = value
+    with whole_file(folder / "curve.csv") as file:
+        curve.to_csv(file, index=False, float_format="%.10g")
+    about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    about["trusted"] = {"date": f"{datetime.now(UTC):%Y-%m-%d}"} | runs.provenance(engine)
+    with whole_file(folder / "run.json") as file:
+        json.dump(about, file, indent=2, ensure_ascii=False)
+    values = ", ".join(f"{name} {value:.2f}" for name, value in point.items())
+    print(f"  {folder.relative_to(archive.FOLDER)}: {values}", flush=True)
+
+
 def quality_(study):
     how = study.config["quality"] | {"seed": study.config["seed"]}
     _measure(study, "quality", quality.measure, how)
@@ -203,6 +249,7 @@ PIECES = {
     "ablations": ablations,
     "table1": table1,
     "sensitivity": sensitivity,
+    "trusted": trusted,
     "log_z": log_z,
     "quality": quality_,
     "archive": archive_,

@@ -76,7 +76,7 @@ def run_of(epochs, test, theta=None, **settings):
     curve = pd.DataFrame(rows, columns=["trial", "epoch", "update", "train", "test", "status"])
     curve = curve.sort_values(["update", "trial"], ignore_index=True)
     about = {"dataset": "mnist", "algorithm": "cd", "n_hidden": 500, "trials": len(test)}
-    about |= {"epochs": epochs[-1], "n_inner_iterations": 1, "seed": 1}
+    about |= {"epochs": epochs[-1], "n_inner_iterations": 1, "seed": 1, "ais": None}
     about |= {"hyperparameters": {"learning_rate": 0.1}} | settings
     wall = {"finished": "2026-01-02T03:04:05+00:00"}
     return Run(about, {"device": "CPU test"}, curve, theta, wall, tuple(range(len(test))))

@@ -17,6 +17,7 @@ import pandas as pd
 
 from . import ROOT
 from .data import whole_file
+from .likelihood import likelihoods
 
 FOLDER = ROOT / "workflow/archive"
 SUMS = "SHA256SUMS"
@@ -84,7 +85,7 @@ def store(folder, target, keep_model=True):
 def best_trial(curve):
     """Number of the trial with the highest test log-likelihood at the end; None: all diverged."""
     end = curve[(curve["update"] == curve["update"].max()) & (curve.status == "ok")]
-    return None if end.empty else int(end.loc[end.test.idxmax(), "trial"])
+    return None if end.empty else int(end.loc[likelihoods(end).idxmax(), "trial"])
 
 
 def _store_best(folder, goal, keep_model):

@@ -55,6 +55,8 @@ class Evidence(NamedTuple):
             trials = f"{trials} trial{'s' if trials > 1 else ''}"
             epochs = f"{run.settings['epochs']:.10g} of {self.budgets[on['experiment']]:,}"
             raise NotRun(f"run with {trials} × {epochs} epochs only")
+        if doubts := compare.doubts(run):
+            raise NotRun(doubts)
         return run
 
     def sweep(self, on, algorithm, kind):
@@ -67,6 +69,8 @@ class Evidence(NamedTuple):
         needed = self.budgets[on["experiment"], kind.partition("_")[0]]
         if epochs < needed:
             raise NotRun(f"{kind} run with {epochs:.10g} of {needed:,} epochs only")
+        if doubts := next(filter(None, map(compare.doubts, sweep)), ""):
+            raise NotRun(doubts)
         return sweep
 
 

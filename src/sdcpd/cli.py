@@ -142,8 +142,11 @@ def train(options):
         runs.clear_checkpoints(folder)
     values = ", ".join(f"{name} {value:g}" for name, value in settings["hyperparameters"].items())
     print(f"{_title(run)}: {values}; {run.provenance['device']}, {run.provenance['engine']}")
-    print(f"average log-likelihood in nats, mean over trials; log Z {_how(settings['ais'])}")
-    table = plots.summarize(run).rename(columns=lambda name: name.removesuffix("_mean"))
+    bases = ", from several bases" * bool(settings["ais"])
+    print(f"average log-likelihood in nats, mean over trials; log Z {_how(settings['ais'])}{bases}")
+    table = plots.summarize(run, trusted=True).rename(
+        columns=lambda name: name.removesuffix("_mean")
+    )
     shown = np.unique(np.linspace(0, len(table) - 1, min(len(table), 12)).round().astype(int))
     _print(table.iloc[shown], "epoch", "trials", "train", "valid", "test", "ess")
     figure = plots.trial_curves(run)
@@ -162,7 +165,7 @@ def evaluate(options):
     import pandas as pd
 
     from . import backend, engine, runs
-    from .likelihood import Evaluator, trusted_log_z
+    from .likelihood import Evaluator
     from .measurements import models, side_by_side, stack
 
     run = _load_run(options.run)
@@ -183,40 +186,38 @@ def evaluate(options):
         return backend.key(options.seed, *fields, trial)
 
     evaluator = Evaluator(train, test, keys, ais, progress.note, chosen, valid)
-    alive, found, trusted = models([run], len(run.trials)), {}, {}
+    alive, found = models([run], len(run.trials)), {}
     for part in side_by_side(alive, chosen, (ais or AIS)["n_particles"], on_cpu=1):
         trials = [run.trials[row] for _, row in part]
         theta = chosen.prepare(stack(part, chosen.xp))
         found |= zip(trials, evaluator(theta, trials, 0), strict=True)
-        for row, trial in enumerate(trials if ais else ()):  # where it is exact nothing is missed
-            one, key = theta.select(slice(row, row + 1)), keys(trial, 0)
-            trusted[trial] = trusted_log_z(one, train, key, engine=chosen)
-            found[trial] |= {"bound": trusted[trial].bound, "trusted": trusted[trial].value}
         progress.update(len(found))
     rows = [{"trial": trial} | found.get(trial, {}) for trial in run.trials]
     progress.close()
     how = _how(ais) + f", seed {options.seed}" * bool(ais)
     print(f"{_title(run)}: average log-likelihood of {name} in nats; log Z {how}")
-    columns = "trial", "log_z", "log_z_se", "ess", "train", "valid", "test", "bound", "trusted"
-    _print(pd.DataFrame(rows), *columns)
-    for trial, estimate in trusted.items():
-        _warn(trial, found[trial], estimate)
+    columns = "trial", "log_z", "log_z_se", "ess", "train", "valid", "test", "bound"
+    trusted = "trusted_log_z", "trusted_train", "trusted_valid", "trusted_test"
+    _print(pd.DataFrame(rows), *columns, *trusted)
+    for trial, point in found.items() if ais else ():
+        _warn(trial, point)
     return 0
 
 
-def _warn(trial, plain, trusted):
+def _warn(trial, point):
     """Say in plain words where AIS from the data's mean and the other ways disagree."""
-    from .likelihood import AGREEMENT
+    from .likelihood import missed
 
-    missed = max(trusted.value, trusted.bound) - plain["log_z"]
-    if missed > max(AGREEMENT, 3 * math.hypot(plain["log_z_se"], trusted.standard_error)):
-        rigorous = f", certainly by {trusted.bound - plain['log_z']:.1f}"
+    names = "log_z", "log_z_se", "trusted_log_z", "trusted_log_z_se", "bound"
+    log_z, _, trusted, _, bound = values = [point[name] for name in names]
+    if missed(*values):
+        rigorous = f", certainly by {bound - log_z:.1f}"
         print(
             f"trial {trial}: AIS misses a mode far from the data: log Z is too small by about "
-            f"{missed:.1f}{rigorous * (trusted.bound > plain['log_z'])} nats, and the likelihoods "
-            "are too large by as much"
+            f"{max(trusted, bound) - log_z:.1f}{rigorous * (bound > log_z)} nats, and the "
+            "likelihoods are too large by as much"
         )
-    elif not trusted.agrees:
+    elif not point["trusted_agrees"]:
         print(f"trial {trial}: no two ways to estimate log Z agree: doubtful")
 
 
@@ -424,6 +425,7 @@ def _print(table, *columns):
 
     table = table[[name for name in columns if name in table]]
     names = {"log_z": "log Z", "log_z_se": "standard error", "ess": "ESS"}
+    names["trusted_log_z"] = "trusted"
     forms = {"epoch": "{:g}".format, "ms": "{:.4g}".format}
     forms["ESS"] = lambda ess: "exact" if ess == math.inf else f"{ess:.0f}"
     how = {"float_format": "{:.3f}".format, "na_rep": "diverged", "formatters": forms}

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from .likelihood import AGREEMENT, likelihoods
+
 RESAMPLES = 4000
 SEED = 95
 
@@ -24,9 +26,21 @@ class Estimate(NamedTuple):
     trials: int
 
 
+def doubts(run):
+    """Why the likelihoods of a run are not to be judged; empty where they may be."""
+    alive = run.curve[run.curve.status == "ok"]
+    if run.settings["ais"] is None:
+        return ""
+    if "trusted_agrees" not in alive or alive.trusted_agrees.isna().any():
+        return "likelihoods by plain AIS alone, which may miss modes"
+    weak = alive[(alive.trusted_agrees != 1) & (alive.trusted_log_z - alive.bound > AGREEMENT)]
+    epochs = ", ".join(f"{epoch:g}" for epoch in sorted(set(weak.epoch)))
+    return f"log Z doubtful at epoch {epochs}" if epochs else ""
+
+
 def curves(run, part="test"):
-    """Epochs (points,) and average log-likelihoods (trials, points) of a run."""
-    alive = run.curve[part].where(run.curve.status == "ok")
+    """Epochs (points,) and ``likelihoods`` (trials, points) of a run."""
+    alive = likelihoods(run.curve, part).where(run.curve.status == "ok")
     table = run.curve.assign(value=alive).pivot(index="trial", columns="epoch", values="value")
     return table.columns.to_numpy(float), table.to_numpy()
 
@@ -64,6 +78,7 @@ def early_stopping(run):
     rows, known = [], "valid" in run.curve
     for trial, curve in run.curve.groupby("trial"):
         if (curve.status == "ok").all():
+            curve = curve.assign(**{p: likelihoods(curve, p) for p in _PARTS if p in curve})
             best = curve.loc[curve.valid.idxmax(), ["epoch", *_PARTS]].to_dict() if known else {}
             row = {"trial": trial, "train_end": curve.train.iloc[-1]} | best
             rows.append(row | {"test_end": curve.test.iloc[-1]})

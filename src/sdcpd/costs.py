@@ -16,7 +16,7 @@ import numpy as np
 from . import ROOT, data, experiments, runs, sampling, training
 from .algorithms import Hyperparameters
 from .backend import key, to_host
-from .likelihood import annealed_log_z, average_log_likelihood
+from .likelihood import annealed_log_z, average_log_likelihood, trusted_temperatures
 from .rbm import initialize
 
 #: Pixels, training images, and images of all parts, which an evaluation visits; see data.py.
@@ -81,7 +81,10 @@ def work(settings):
     """The ``Work`` of a run or sweep."""
     points = runs.evaluation_updates(settings, sizes_of(settings["dataset"])[1])
     ascents = points[-1] * settings["n_inner_iterations"]  # 1 for the algorithms without any
-    temperatures = len(points) * (settings["ais"] or {}).get("n_temperatures", 0)
+    temperatures = 0
+    if ais := settings["ais"]:
+        plain = len(runs.plain_updates(settings, sizes_of(settings["dataset"])[1]))
+        temperatures = plain * ais["n_temperatures"] + len(points) * trusted_temperatures(**ais)
     steps = ascents * settings["n_gibbs_steps"]
     return Work(points[-1], steps, ascents, len(points), temperatures)
 

@@ -147,6 +147,7 @@ class TrustedLogZ(NamedTuple):
 
 
 AGREEMENT = 0.5  # nats; what differs by less agrees
+BROAD = 3  # times the temperatures where AIS starts from a mean over images
 DISTINCT = 0.05  # modes differ in at least this share of the pixels
 
 
@@ -184,26 +185,27 @@ def trusted_log_z(
     theta,
     images,
     key,
-    n_chains=200,
-    n_steps=1000,
+    n_chains=400,
+    n_steps=250,
     n_iterations=200,
     n_particles=100,
-    n_temperatures=500,
+    n_temperatures=250,
     n_modes=6,
     engine=PLAIN,
 ):
     """log Z of a model that may have modes far from the data, which plain AIS does not see.
 
-    Chains from training images and from noise of every density run for ``n_steps``; from where
-    they are, mean-field distributions give bounds on log Z and the modes. AIS then starts from
-    several bases k: the mean of the images, that of the chains, and the best distinct modes.
+    ``find_modes`` tells where the model may have its weight. AIS then starts from several bases
+    k: the mean of the images, that of the chains, and the best distinct modes; from the first two,
+    which are further from the model, with BROAD times the temperatures.
 
     Each sees its own surroundings well and others by chance. So the states are divided into
     cells, v being in that of the base under which it has the largest probability, and each base
     estimates the weight of its own cell: where w are the weights of its particles v,
     E[w 1(v in cell k)] = Z p(cell k). The sum over k is unbiased for Z, as every base alone is. An
     unbiased estimate is e^a times too large with a probability of at most e^−a (Markov), while
-    one that misses a mode is too small by as much as the mode weighs.
+    one that misses a mode is too small by as much as the mode weighs: hence a sum of all that is
+    found, and ``agrees``, which asks whether any base alone or the bound says more.
 
     Parameters
     ----------
@@ -217,6 +219,47 @@ def trusted_log_z(
     -------
     TrustedLogZ
     """
+    xp = engine.xp
+    search = n_chains, n_steps, n_iterations, n_modes
+    ends, modes, bounds = find_modes(theta, images, key, *search, engine)
+    means = {"data": to_host(images.mean(0, dtype=xp.float64)), "chains": ends.mean(0)}
+    means |= {f"mode {number}": mode for number, mode in enumerate(modes, 1)}
+    logits = np.stack([logit_of_mean(mean) for mean in means.values()])
+    bases, terms = {}, []
+    for number, (name, mean) in enumerate(means.items()):
+        how = n_particles, n_temperatures * (BROAD if number < 2 else 1), None, engine
+        found, particles, weights = _annealed(theta, mean, [key_of(key.tolist(), name)], *how)
+        v = to_host(particles[0]).astype(np.float64)
+        cell = (v @ logits.T - np.logaddexp(0, logits).sum(1)).argmax(1)
+        own = np.where(cell == number, weights[0], -np.inf) - np.log(n_particles)
+        terms.append(own)
+        alone = (float(value[0]) for value in found)
+        bases[name] = (*alone, float(np.logaddexp.reduce(own)))
+    value = np.logaddexp.reduce(np.concatenate(terms))
+    shares = np.exp(np.stack(terms) - value)  # their sum is 1
+    how_sure = np.sqrt(n_particles * shares.var(1, ddof=1).sum()), 1 / (shares**2).sum()
+    _, alone = mean_field(theta, xp.asarray(np.round(modes))[None], 0)
+    image_bound = float(to_host(alone).max())
+    bound = max(float(bounds.max()), image_bound)
+    return TrustedLogZ(float(value), *map(float, how_sure), bound, image_bound, bases, modes[0])
+
+
+def find_modes(theta, images, key, n_chains, n_steps, n_iterations, n_modes, engine):
+    """Where a model may have its weight, in the data or far from them.
+
+    Chains from training images and from noise of every density run for ``n_steps``. From where
+    they are, and from halfway between the best that are found, mean-field distributions give
+    bounds on log Z; of chains of one mode mean field is finished once.
+
+    Returns
+    -------
+    ends : ndarray of float64, (n_chains, m)
+        Where the chains are: the first half those from images.
+    modes : ndarray of float64, (n_modes or fewer, m)
+        Means of distinct mean-field distributions, that with the largest weight first.
+    bounds : ndarray of float64
+        log Z is at least each of them.
+    """
     xp, m = engine.xp, theta.W.shape[2]
     stream, half = Stream([key_of(key.tolist(), "search")], xp), n_chains // 2
     rows = (stream.uniform(1, half)[0, 0] * len(images)).astype(xp.int64)
@@ -226,42 +269,35 @@ def trusted_log_z(
     for _ in range(n_steps):
         chain.step()
     ends = chain.images().astype(xp.float64)
-    p, bounds = (to_host(array[0]) for array in mean_field(theta, ends, n_iterations))
-    modes = _distinct(p[np.argsort(-bounds, kind="stable")], n_modes)
-
-    means = {"data": to_host(images.mean(0, dtype=xp.float64)), "chains": to_host(ends[0].mean(0))}
-    means |= {f"mode {number}": mode for number, mode in enumerate(modes, 1)}
-    logits = np.stack([logit_of_mean(mean) for mean in means.values()])
-    bases, terms = {}, []
-    for number, (name, mean) in enumerate(means.items()):
-        keys = [key_of(key.tolist(), name)]
-        how = n_particles, n_temperatures, None, engine
-        found, particles, weights = _annealed(theta, mean, keys, *how)
-        v = to_host(particles[0]).astype(np.float64)
-        cell = (v @ logits.T - np.logaddexp(0, logits).sum(1)).argmax(1)
-        own = np.where(cell == number, weights[0], -np.inf) - np.log(n_particles)
-        terms.append(own)
-        alone = (float(value[0]) for value in found)
-        bases[name] = (*alone, float(np.logaddexp.reduce(own)))
-    value = np.logaddexp.reduce(np.concatenate(terms))
-    shares = np.exp(np.stack(terms) - value)  # their sum is 1
-    variance = n_particles * shares.var(1, ddof=1).sum()
-    _, alone = mean_field(theta, xp.asarray(np.round(modes))[None], 0)
-    image_bound = float(to_host(alone).max())
-    how_sure = float(np.sqrt(variance)), float(1 / (shares**2).sum())
-    bound = max(float(bounds.max()), image_bound)
-    return TrustedLogZ(float(value), *how_sure, bound, image_bound, bases, modes[0])
+    first = min(n_iterations, _TO_TELL)
+    found, _ = _best_distinct(theta, ends, first, 2 * n_modes)
+    one, other = np.triu_indices(len(found))  # of a mode and itself, too
+    between = xp.asarray((found[one] + found[other]) / 2)[None]
+    return to_host(ends[0]), *_best_distinct(theta, between, n_iterations, n_modes)
 
 
-def _distinct(sorted_means, n):
-    """The first ``n`` of these that differ from each other in more than a few pixels."""
-    chosen = sorted_means[:1]
-    for mean in sorted_means[1:]:
-        if len(chosen) == n:
-            break
-        if (np.abs(np.round(chosen) - np.round(mean)).mean(1) >= DISTINCT).all():
-            chosen = np.concatenate([chosen, mean[None]])
-    return chosen
+_TO_TELL = 20  # iterations of mean field after which it shows which mode it goes to
+
+
+def _best_distinct(theta, v, n_iterations, n):
+    """``n`` distinct mean-field distributions from these starts (1, B, m), those with the largest
+    weight first; and the bounds of all.
+
+    What a bound lacks is more where a mode is broad: the weight is estimated as bound plus the
+    next term of Plefka's expansion, ½ Σ_ij W_ij² Var h_i Var v_j.
+    """
+    p, bounds = mean_field(theta, v, n_iterations)
+    W, b, c = (array.astype(p.dtype) for array in theta[:3])
+    h = hidden_probability(Parameters(W, b, c), p)
+    more = ((h * (1 - h)) @ W**2 * (p * (1 - p))).sum(-1) / 2
+    p, bounds, weights = (to_host(array[0]) for array in (p, bounds, bounds + more))
+    order = np.argsort(-weights, kind="stable")
+    chosen = [order[0]]
+    for row in order[1:]:
+        apart = np.abs(np.round(p[chosen]) - np.round(p[row])).mean(1)
+        if len(chosen) < n and (apart >= DISTINCT).all():
+            chosen.append(row)
+    return p[chosen], bounds
 
 
 def average_log_likelihood(theta, images, log_z):
@@ -289,39 +325,104 @@ class Evaluator:
     keys : callable (replica, update) -> array of uint64, shape (2,)
         Philox key of an AIS estimate.
     ais : dict or None
-        ``n_particles`` and ``n_temperatures``; None enumerates, in float64.
+        ``n_particles`` and ``n_temperatures`` of plain AIS, of which no part of the trusted
+        estimate gets more; None enumerates, in float64.
     look : callable (theta, replicas, update), optional
         Called with what is evaluated, before that.
+    plain_at : collection of int, optional
+        The updates after which plain AIS is made; default: all. The trusted estimate always is.
     """
 
     def __init__(
-        self, train, test, keys, ais=None, report=None, engine=PLAIN, valid=None, look=None
+        self,
+        train,
+        test,
+        keys,
+        ais=None,
+        report=None,
+        engine=PLAIN,
+        valid=None,
+        look=None,
+        plain_at=None,
     ):
-        self.train, self.test, self.valid = train, test, valid
-        self.keys, self.ais, self.look = keys, ais, look
-        self.report, self.engine = report, engine
+        self.train, self.keys, self.ais, self.look = train, keys, ais, look
+        self.parts = {"train": train, "test": test}
+        if valid is not None:
+            self.parts["valid"] = valid
+        self.report, self.engine, self.plain_at = report, engine, plain_at
         self.train_mean = to_host(train.mean(0, dtype=np.float64))
 
     def __call__(self, theta, replicas, update):
-        """A dict for each model: train, test, valid if there is one, log_z, log_z_se, ess."""
+        """A dict for each model: train, test, valid if there is one, log_z, log_z_se, ess by
+        plain AIS (or exact); and the same as ``trusted_…`` with the bound on log Z, and whether
+        what is trusted agrees (1 or 0)."""
         if self.look:
             self.look(theta, replicas, update)
         if self.ais is None:
             theta = Parameters(*(a.astype(np.float64) for a in (theta.W, theta.b, theta.c)))
-            log_z = exact_log_z(theta)
-        else:
-            keys = [self.keys(int(replica), update) for replica in replicas]
-            how = self.ais | {"report": self.report, "engine": self.engine}
-            log_z = annealed_log_z(theta, self.train_mean, keys, **how)
-        train = average_log_likelihood(theta, self.train, log_z.value)
-        same = self.test is self.train
-        test = train if same else average_log_likelihood(theta, self.test, log_z.value)
-        found = {"train": train, "test": test}
-        if self.valid is not None:
-            found["valid"] = average_log_likelihood(theta, self.valid, log_z.value)
-        names = (*found, "log_z", "log_z_se", "ess")
-        rows = zip(*(array.tolist() for array in (*found.values(), *log_z)), strict=True)
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        means = {}  # of log p*(v)
+        for part, images in self.parts.items():
+            same = part == "test" and images is self.train
+            means[part] = means["train"] if same else average_log_likelihood(theta, images, 0)
+        points = [{} for _ in replicas]
+        keys = [self.keys(int(replica), update) for replica in replicas if self.ais]
+        if self.ais is None or self.plain_at is None or update in self.plain_at:
+            log_z = self._plain(theta, keys)
+            values = {part: mean - log_z.value for part, mean in means.items()}
+            values |= dict(zip(("log_z", "log_z_se", "ess"), log_z, strict=True))
+            for row, point in enumerate(points):
+                point |= {name: float(array[row]) for name, array in values.items()}
+        for row, point in enumerate(points if self.ais else ()):
+            found = self._trusted(theta.select(slice(row, row + 1)), keys[row])
+            point |= {f"trusted_{p}": float(mean[row]) - found.value for p, mean in means.items()}
+            names = "trusted_log_z", "trusted_log_z_se", "trusted_ess", "bound"
+            point |= dict(zip(names, found, strict=False)) | {"trusted_agrees": +found.agrees}
+        return points
+
+    def _plain(self, theta, keys):
+        if self.ais is None:
+            return exact_log_z(theta)
+        how = self.ais | {"report": self.report, "engine": self.engine}
+        return annealed_log_z(theta, self.train_mean, keys, **how)
+
+    def _trusted(self, theta, key):
+        how = trusted_budget(**self.ais) | {"engine": self.engine}
+        return trusted_log_z(theta, self.train, key, **how)
+
+
+def trusted_budget(n_particles, n_temperatures):
+    """What ``trusted_log_z`` gets beside plain AIS with so many particles and temperatures."""
+    particles, steps = min(100, n_particles), min(250, n_temperatures)
+    budget = {"n_particles": particles, "n_chains": 4 * particles, "n_steps": steps}
+    return budget | {"n_temperatures": steps, "n_modes": 6}
+
+
+def trusted_temperatures(n_particles, n_temperatures):
+    """What that costs at most, in temperatures of plain AIS with as many particles."""
+    how = trusted_budget(n_particles, n_temperatures)
+    share = how["n_particles"] / n_particles
+    search, bases = 4 * how["n_steps"], (2 * BROAD + how["n_modes"]) * how["n_temperatures"]
+    return round(share * (search + bases))
+
+
+def likelihoods(curve, part="test"):
+    """What a curve, a DataFrame, is judged by: the trusted log-likelihoods; the plain ones where
+    those were not made at every point, as in run files of earlier versions, and for small models,
+    whose log Z is exact."""
+    trusted = curve.get(f"trusted_{part}")
+    made = trusted is not None and trusted[curve.status == "ok"].notna().all()
+    return trusted if made else curve[part]
+
+
+def missed(log_z, standard_error, trusted, trusted_error, bound):
+    """Whether plain AIS misses some of log Z: ``trusted`` or the ``bound`` say more (nats)."""
+    error = np.maximum(AGREEMENT, 3 * np.hypot(standard_error, trusted_error))
+    return (trusted - log_z > error) | refuted(log_z, bound)
+
+
+def refuted(log_z, bound):
+    """Whether a bound that no sampling enters says more than an estimate of log Z."""
+    return bound - log_z > AGREEMENT
 
 
 def _log_sum_exp(terms, xp):

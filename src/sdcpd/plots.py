@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 from . import claims as judge
 from .algorithms import LABELS
 from .archive import best_trial
-from .likelihood import MIN_ESS
+from .likelihood import AGREEMENT, MIN_ESS, likelihoods
 from .tuning import SYMBOLS
 
 # Drawings do not depend on the user's settings, which matplotlib looks for here, and then there.
@@ -122,22 +122,37 @@ def _latex(content):
     return content
 
 
-def summarize(run):
+def summarize(run, trusted=False):
     """Mean, maximum and spread over trials at each evaluation point of a run.
 
     Diverged trials leave the mean and the maximum at the point where they diverged; ``trials``
     counts those that are left.
+
+    Parameters
+    ----------
+    trusted : bool
+        Of what a run is judged by (``likelihood.likelihoods``), instead of what the paper shows,
+        plain AIS where it was made.
 
     Returns
     -------
     DataFrame
         epoch, update, trials, ess (the smallest), train_mean, train_max, train_low, train_high and
         the same for test, and for valid where there are validation images. low … high is the 95 %
-        interval (Student's t) of the mean over trials; NaN where one trial is left.
+        interval (Student's t) of the mean over trials; NaN where one trial is left. Of plain AIS
+        also refuted_by: how many nats a likelihood is above what the bound on log Z allows, 0
+        where it may be.
     """
     alive = run.curve[run.curve.status == "ok"]
+    if trusted:
+        alive = alive.assign(**{part: likelihoods(alive, part) for part in _parts(run)})
+        if "trusted_ess" in alive:
+            alive = alive.assign(ess=alive.trusted_ess.fillna(alive.ess))
+    alive = alive[alive.train.notna()]
+    over = alive.bound - alive.log_z if "bound" in alive else pd.Series(np.nan, alive.index)
+    alive = alive.assign(over=over.where(over > AGREEMENT, 0))
     groups = alive.groupby(["epoch", "update"])
-    table = groups.agg(trials=("trial", "size"), ess=("ess", "min"))
+    table = groups.agg(trials=("trial", "size"), ess=("ess", "min"), refuted_by=("over", "max"))
     quantile = stdtrit(table.trials - 1, 0.975)  # NaN, no interval, with one trial
     for part in _parts(run):
         half = quantile * groups[part].std(ddof=1) / np.sqrt(table.trials)
@@ -145,7 +160,8 @@ def summarize(run):
         table[f"{part}_max"] = groups[part].max()
         table[f"{part}_low"] = table[f"{part}_mean"] - half
         table[f"{part}_high"] = table[f"{part}_mean"] + half
-    return table.reset_index()
+    table = table.reset_index()
+    return table.drop(columns="refuted_by") if trusted else table
 
 
 def _parts(run):
@@ -192,7 +208,22 @@ def describe_runs(runs, paper_budget):
             lines.append(note if len(notes) == 1 else f"{', '.join(labels)}: {note}")
     if diverged:
         lines.append(f"{diverged} diverged trial{'s' if diverged > 1 else ''} left out.")
-    return lines
+    return lines + refuted_lines(runs)
+
+
+def refuted_lines(runs):
+    """Where a bound on log Z refutes plain AIS: by how much at most, in a line or none."""
+    found = []
+    for run in runs:
+        table = summarize(run)
+        worst = table[table.refuted_by > 0]
+        if len(worst):
+            row = worst.loc[worst.refuted_by.idxmax()]
+            label = LABELS[run.settings["algorithm"]]
+            found.append(f"{label} at least {row.refuted_by:.0f} nats at epoch {row.epoch:g}")
+    if not found:
+        return []
+    return [f"Plain AIS is refuted, its log-likelihood too high: {'; '.join(found)}."]
 
 
 def origin_line(runs):
@@ -279,6 +310,25 @@ def _draw_curve(axis, run, part, statistic, logarithmic):
     axis.plot(
         doubtful.epoch, doubtful[f"{part}_{statistic}"], "o", ms=10, mfc="none", mec="red", lw=0
     )
+    _draw_trusted(axis, run, table, part, statistic, logarithmic)
+
+
+def _draw_trusted(axis, run, table, part, statistic, logarithmic):
+    """Beside plain AIS what is trusted; refuted points hollow, with what they can be at most."""
+    color, marker = STYLES[run.settings["algorithm"]]
+    lost = table[table.refuted_by > 0]
+    if len(lost):
+        high, name = lost[f"{part}_{statistic}"], f"_{run.settings['algorithm']}, refuted"
+        low, how = high - lost.refuted_by, {"color": color, "zorder": 4}
+        axis.plot(lost.epoch, high, marker, mfc="white", ms=5, lw=0, label=name, **how)
+        axis.vlines(lost.epoch, low, high, lw=0.8, ls=":", **how)
+        axis.plot(lost.epoch, low, "_", ms=9, mew=1.5, **how)
+    if "trusted_log_z" in run.curve:
+        made = run._replace(curve=run.curve[run.curve.trusted_log_z.notna()])
+        table = summarize(made, trusted=True)
+        table = table[table.epoch > 0] if logarithmic else table
+        values = table[f"{part}_{statistic}"]
+        axis.plot(table.epoch, values, color=color, lw=1, ls="-.", marker="x", ms=4, alpha=0.8)
 
 
 def _name_ends(axis, runs, part, statistic):
@@ -353,6 +403,12 @@ def _legend(figure, axis, with_published):
             line([], [], color="0.4", lw=1, ls=(0, (4, 2)), marker="o", mfc="white", ms=4)
         )
         labels.append("published (dashed)")
+    if any(drawn.get_linestyle() == "-." for drawn in axis.lines):
+        handles.append(line([], [], color="0.4", lw=1, ls="-.", marker="x", ms=4))
+        labels.append("trusted estimate")
+    if any(len(d.get_xdata()) for d in axis.lines if d.get_label().endswith(", refuted")):
+        handles.append(line([], [], color="0.4", ls=":", marker="o", mfc="white", ms=5))
+        labels.append("refuted; at most –")
     if any(len(drawn.get_xdata()) for drawn in axis.lines if drawn.get_markeredgecolor() == "red"):
         handles.append(line([], [], marker="o", ms=9, mfc="none", mec="red", lw=0))
         labels.append(f"AIS effective sample size < {MIN_ESS}")
@@ -437,7 +493,7 @@ def overfitting(runs, paper_budget):
     dashes = {"train": (0, (4, 2)), "valid": (0, (1, 1)), "test": "-"}
     for axis, run in zip(axes[0], runs, strict=True):
         color, _ = STYLES[run.settings["algorithm"]]
-        table = summarize(run)
+        table = summarize(run, trusted=True)
         table = table[table.epoch > 0]
         for part in _parts(run):
             dash = dashes[part]
@@ -513,8 +569,8 @@ def trial_curves(run):
     color, _ = STYLES[run.settings["algorithm"]]
     for axis, part in zip(axes[0], parts, strict=True):
         for _, trial in run.curve.groupby("trial"):
-            axis.plot(trial.epoch, trial[part], color=color, lw=0.8, alpha=0.6)
-        table = summarize(run)
+            axis.plot(trial.epoch, likelihoods(trial, part), color=color, lw=0.8, alpha=0.6)
+        table = summarize(run, trusted=True)
         axis.plot(table.epoch, table[f"{part}_mean"], color="0.2", lw=2, ls="--", label="mean")
         axis.set_title("train = test" if same else part)
         axis.set_xlabel("epoch")
@@ -575,7 +631,7 @@ def sweep_curves(sweep):
     figure, axis = plt.subplots(figsize=(8, 3.6))
     shades = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(sweep)))
     for run, color in zip(sweep, shades, strict=True):
-        table = summarize(run)
+        table = summarize(run, trusted=True)
         values = run.settings["hyperparameters"]
         label = ", ".join(
             f"{symbol} = {values[name]:g}" for name, symbol in SYMBOLS.items() if name in values

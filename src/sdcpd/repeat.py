@@ -89,8 +89,10 @@ def train_beginning(archived, epochs, backend_name="auto", data_folder=None):
         if update not in theirs.index:
             continue
         other = theirs.loc[update]
+        plain = "" if np.isfinite(ours.log_z) else "trusted_"  # what is made here
         for part in ("train", "test"):
+            here = ours[plain + part]
             rows.append({"epoch": ours.epoch, "part": part, "archived": other[part]})
-            rows[-1] |= {"here": ours[part], "difference": ours[part] - other[part]}
-            rows[-1]["error"] = float(np.hypot(ours.log_z_se, other.log_z_se))
+            rows[-1] |= {"here": here, "difference": here - other[part]}
+            rows[-1]["error"] = float(np.hypot(ours[f"{plain}log_z_se"], other.log_z_se))
     return pd.DataFrame(rows)

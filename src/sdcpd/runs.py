@@ -6,7 +6,10 @@ is a folder of plain files, each written whole and moved into place:
     run.json     settings, seed, code version, device, library versions
     curve.csv    trial, epoch, update, log-likelihood of the train and test images and of the
                  validation images where there are any, log Z, its standard error and effective
-                 sample size, status
+                 sample size, all this by plain AIS or exact; where there is AIS the same by the
+                 trusted estimate (trusted_…, trusted_agrees) and the bound on log Z; status. Empty:
+                 not made, as plain AIS is where an evaluation is not one of ``every``. Archived
+                 runs have the trusted columns at the end only, or not at all
     models.npz   W (R, n, m), b (R, m), c (R, n): the final models; NaN where diverged
     wall.json    when it ran and how long it took; apart, so that the others are reproducible
 
@@ -466,6 +469,7 @@ def _train(replicas, places, dataset, points, chosen, own, checkpoint, progress,
             if replica in pictures:
                 pictures[replica].take(theta.select(slice(row, row + 1)), update, epoch)
 
+    plain_at = plain_updates(s, len(images))
     blocks = [(*what, list(block)) for what, block in groupby(replicas, kind)]
     # The same initial model and order of the images for every algorithm of a trial.
     initial = keys("init", named, s["n_hidden"])
@@ -477,7 +481,7 @@ def _train(replicas, places, dataset, points, chosen, own, checkpoint, progress,
         xp.asarray(dataset.grey) if fresh else images,
         s["batch_size"],
         points,
-        Evaluator(images, test, ais_key, s["ais"], progress.note, chosen, valid, look),
+        Evaluator(images, test, ais_key, s["ais"], progress.note, chosen, valid, look, plain_at),
         keys("order", named),
         chain_keys,
         checkpoint,
@@ -584,6 +588,12 @@ def evaluation_updates(settings, n_images):
     epochs = {*np.arange(evaluate["every"], last, evaluate["every"]), *evaluate["also"]}
     end = max(1, round(last * per_epoch))
     return sorted({round(epoch * per_epoch) for epoch in epochs if epoch < last} | {end})
+
+
+def plain_updates(settings, n_images):
+    """After how many updates plain AIS is made, too: those of ``every``, as published curves."""
+    regular = settings["evaluate"] | {"also": []}
+    return evaluation_updates(settings | {"evaluate": regular}, n_images)
 
 
 def fingerprint(replicas, chosen):

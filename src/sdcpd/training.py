@@ -70,8 +70,8 @@ def train(
     evaluation_updates : sequence of int
         After how many updates to evaluate; training ends at the last.
     evaluate : callable (theta, replicas, update) -> list of dict
-        One dict for each of the models given, with at least ``train``, the average train
-        log-likelihood. ``replicas`` are their numbers among all R.
+        One dict for each of the models given, with at least the average train log-likelihood,
+        ``trusted_train`` or, without that, ``train``. ``replicas`` are their numbers among all R.
     order_keys, chain_keys : array_like of uint64, shape (R, 2)
         Philox keys of the order of the images and of the Gibbs chains.
     checkpoint : path, optional
@@ -240,7 +240,8 @@ def _evaluate(state, update, epoch, evaluate, block_of, xp):
         for row, point in zip(rows, found, strict=True):
             points[row] = point
     bound = -DIVERGED_FACTOR * state.theta.b.shape[1] * np.log(2)
-    alive = [bool(np.isfinite(p["train"]) and p["train"] >= bound) for p in points]
+    train = [point.get("trusted_train", point.get("train")) for point in points]
+    alive = [bool(np.isfinite(value) and value >= bound) for value in train]
     for row, replica in enumerate(state.active.tolist()):
         head = {"replica": replica, "epoch": epoch, "update": update}
         points[row] = head | points[row] | {"status": "ok" if alive[row] else "diverged"}

@@ -1,7 +1,7 @@
 """The choice of hyperparameters: the settings of all algorithms, and the best by two criteria.
 
 Speed is the area under the held-out likelihood curve, the final value its end, both as the mean
-over trials. A setting in which a trial diverged is not chosen.
+over trials. A setting in which a trial diverged, or whose log Z is doubtful, is not chosen.
 """
 
 import numpy as np
@@ -31,7 +31,8 @@ def table(sweeps, published=None):
     Returns
     -------
     DataFrame
-        algorithm, learning_rate, epsilon, lambda_hessian, trials, diverged (a count); area, final
+        algorithm, learning_rate, epsilon, lambda_hessian, trials, diverged (a count), doubts (why
+        its likelihoods are not to be judged; empty where they may be); area, final
         and their standard errors area_se, final_se (NaN with one trial), of the trials that did not
         diverge; distance, the root-mean-square distance of the mean curve to the published one
         where both are known, on the training images.
@@ -44,6 +45,7 @@ def table(sweeps, published=None):
         row = {"algorithm": settings["algorithm"]}
         row |= {name: settings["hyperparameters"].get(name) for name in VALUES}
         row |= {"trials": len(final), "diverged": int((~alive).sum())}
+        row["doubts"] = compare.doubts(run)
         for name, values in (("area", area[alive]), ("final", final[alive])):
             n = len(values)
             row[name] = values.mean() if n else np.nan
@@ -80,7 +82,7 @@ def choose(settings, n_inner_iterations):
     dict
         group -> algorithm -> values, as in hyperparameters.yaml.
     """
-    stable = settings[settings.diverged == 0]
+    stable = settings[(settings.diverged == 0) & (settings.doubts == "")]
     groups = {}
     for group, criterion in CRITERIA.items():
         best = stable.loc[stable.groupby("algorithm")[criterion].idxmax()]

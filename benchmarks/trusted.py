@@ -1,0 +1,74 @@
+"""The trusted estimate of log Z: its cost beside plain AIS's, and what five seeds make of a model.
+
+uv run python benchmarks/trusted.py              the archived models, 10 minutes on a CPU
+
+Plain AIS has the paper's 100 particles and 10,000 temperatures. Both take turns on one core's
+machine; seconds of other runs are not to be compared with these.
+"""
+
+import os
+
+from common import LABELS, ROOT, Record, arguments, engines, key, np, seconds
+
+from sdcpd import archive, data, runs
+from sdcpd.likelihood import annealed_log_z, trusted_log_z
+
+SEEDS = 5
+COLUMNS = [
+    *("dataset", "algorithm", "plain log Z", "its ESS", "trusted log Z", "smallest … largest"),
+    *("smallest ESS", "agree", "bound", "smallest bound", "cost, of plain AIS"),
+]
+
+
+def main():
+    options = arguments(
+        __doc__, experiments={"nargs": "+", "default": ["mnist", "caltech", "kannada"]}
+    )
+    engine = engines.select(options.backend)
+    seeds, temperatures = (2, 500) if options.quick else (SEEDS, 10_000)
+    title = (
+        f"Trusted log Z, {seeds} seeds, beside plain AIS, 100 × {temperatures:,}; archived models"
+    )
+    record = Record("trusted", title, COLUMNS, engine, options)
+    for experiment in options.experiments:
+        for name in LABELS:
+            run = runs.load(archive.FOLDER / f"runs/{experiment}/as_published/{name}-500h")
+            theta, _ = run.best()
+            if theta is not None:
+                measure(record, engine, experiment, name, theta, run, seeds, temperatures)
+    record.close()
+
+
+def measure(record, engine, experiment, name, theta, run, seeds, temperatures):
+    """A row of the record."""
+    folder = os.environ.get("SDCPD_DATA_MIRROR") or ROOT / "data"
+    images = engine.xp.asarray(data.load(run.settings["dataset"], folder).train)
+    theta, mean = engine.prepare(theta.map(engine.xp.asarray)), images.mean(0, dtype=float)
+    mean = getattr(mean, "get", lambda: mean)()
+    found, costs = [], []
+
+    def trusted(seed):
+        found.append(trusted_log_z(theta, images, key("trusted", seed), engine=engine))
+
+    def plain():
+        plains.append(annealed_log_z(theta, mean, [key("plain")], 100, temperatures, engine=engine))
+
+    plains = []
+    for seed in range(seeds):
+        costs.append(seconds(lambda seed=seed: trusted(seed), engine.xp))
+    cost = np.median(costs) / seconds(plain, engine.xp)
+    values, bounds = [f.value for f in found], [f.bound for f in found]
+    record.add(
+        *(experiment, LABELS[name], f"{plains[0].value[0]:.2f}"),
+        f"{plains[0].effective_sample_size[0]:.0f}",
+        f"{np.mean(values):.2f}",
+        f"{min(values):.2f} … {max(values):.2f}",
+        f"{min(f.effective_sample_size for f in found):.0f}",
+        f"{sum(f.agrees for f in found)} of {seeds}",
+        *(f"{max(bounds):.1f}", f"{min(bounds):.1f}", float(cost)),
+        times={"trusted": costs, "values": values, "bounds": bounds},
+    )
+
+
+if __name__ == "__main__":
+    main()
