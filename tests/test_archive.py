@@ -10,7 +10,7 @@ import pytest
 from conftest import run_of
 from test_runs import HYPER, rate, settings
 
-from sdcpd import ROOT, archive, runs
+from sdcpd import ROOT, archive, likelihood, runs
 from sdcpd.archive import ArchiveError
 
 TARGET = "runs/bars_and_stripes/as_published/cd-3h"
@@ -262,3 +262,19 @@ def test_a_clone_has_the_same_bytes_whatever_git_does_to_line_endings(tmp_path):
     git("clone", "-q", "-c", "core.autocrlf=true", "original", "clone")
     for file in files:
         assert (tmp_path / "clone" / file).read_bytes() == (ROOT / file).read_bytes()
+
+
+def test_archived_large_models_have_a_bound_and_a_trusted_estimate():
+    """At least what was found elsewhere of CalTech's (a search may miss a mode, a bound is one)."""
+    known = {"sdcp_d": 3252.5, "sdcp": 2690.9, "cd": 2543.0, "cg": 2160.5, "pcd": 2268.7}
+    bounds = {"sdcp_d": 3242.0, "sdcp": 2681.0, "cd": 2532.6, "cg": 2156.3, "pcd": 2260.8}
+    for folder in sorted((ROOT / "workflow/archive/runs").glob("*/as_published/*-500h")):
+        run = runs.load(folder)
+        end = run.curve.iloc[-1]
+        assert run.trials and end.bound < end.trusted_log_z + 0.1, folder
+        assert abs(end.trusted_test - end.test - end.log_z + end.trusted_log_z) < 0.3  # halves
+        if folder.parts[-3] == "caltech":
+            name = run.settings["algorithm"]
+            assert end.trusted_log_z > known[name] and end.bound > bounds[name]
+            refuted = end.bound - end.log_z > likelihood.AGREEMENT
+            assert refuted == (name in ("cd", "sdcp", "sdcp_d"))

@@ -267,3 +267,43 @@ def test_a_run_without_validation_has_only_its_end():
     table = compare.early_stopping(run_of([1, 2], [[-5.0, -4.0], [-6.0, -7.0]]))
     assert table.test_end.tolist() == [-4.0, -7.0] and table.train_end.tolist() == [-3.0, -6.0]
     assert table[["epoch", "train", "valid", "test"]].isna().to_numpy().all()
+
+
+# --------------------------------------------------------------- which likelihoods are judged
+
+
+def with_trusted(run, less, agrees=1.0, bound=1.0):
+    """The run by AIS, its trusted log-likelihoods so many nats below the plain ones."""
+    curve = run.curve.assign(log_z=100.0, trusted_log_z=100.0 + less, trusted_agrees=agrees)
+    curve = curve.assign(bound=curve.trusted_log_z - bound)
+    trusted = {f"trusted_{part}": curve[part] - less for part in ("train", "test")}
+    return run._replace(curve=curve.assign(**trusted), settings=run.settings | {"ais": {}})
+
+
+def test_trusted_likelihoods_are_judged():
+    run = with_trusted(run_of(EPOCHS, VALUES), 3)
+    for part, more in (("test", 0), ("train", 1)):
+        _, values = compare.curves(run, part)
+        np.testing.assert_array_equal(values, np.array(VALUES, float) - 3 + more)
+    np.testing.assert_array_equal(compare.finals(run), [-6.5, -5, NAN])
+    assert compare.doubts(run) == ""
+
+
+def test_plain_ais_alone_is_doubted_and_exact_is_not():
+    """Also where the trusted estimate is there at some points only: no mixture of the two."""
+    plain = run_of(EPOCHS, VALUES, ais={})
+    part = with_trusted(plain, 3)
+    last = part.curve.epoch == EPOCHS[-1]
+    names = [name for name in part.curve if "trusted" in name]
+    part = part._replace(curve=part.curve.assign(**{n: part.curve[n].where(last) for n in names}))
+    for run in (plain, part):
+        assert "plain AIS alone" in compare.doubts(run)
+        np.testing.assert_array_equal(compare.curves(run)[1], np.array(VALUES, float))
+    assert compare.doubts(run_of(EPOCHS, VALUES)) == ""  # small: exact
+
+
+def test_estimates_that_do_not_agree_are_doubted_unless_a_bound_is_near():
+    assert compare.doubts(with_trusted(run_of([1, 2], [[-3, -2]]), 0, agrees=0.0)) == (
+        "log Z doubtful at epoch 1, 2"
+    )
+    assert compare.doubts(with_trusted(run_of([1, 2], [[-3, -2]]), 0, 0.0, bound=0.2)) == ""

@@ -805,3 +805,47 @@ def test_overfitting_of_a_run_without_validation_says_so():
     one, other = plots.overfitting([run, bare], LONG).axes
     assert say(other) == ["no validation likelihood"] and say(one) == []
     assert len(other.lines) == 2
+
+
+# ---------------------------------------------------------------------------- refuted points
+
+
+def refuted_run():
+    """Plain AIS but at the start, at the end 20 nats too small; trusted everywhere."""
+    run = make_run("sdcp_d", "caltech101_silhouettes", trials=1)
+    curve = run.curve[run.curve.trial == 0].assign(log_z=100.0, bound=90.0, trusted_ess=50.0)
+    last, first = curve["update"] == 4, curve["update"] == 0
+    curve.loc[last, "bound"] = 120.0
+    curve["trusted_log_z"] = np.where(last, 123.0, 100.2)
+    for part in ("train", "test"):
+        curve[f"trusted_{part}"] = curve[part] - curve.trusted_log_z + 100
+    curve.loc[first, ["train", "test", "log_z", "ess"]] = np.nan
+    return run._replace(curve=curve)
+
+
+def test_refuted_points_are_hollow_with_what_they_can_be_at_most():
+    run = refuted_run()
+    plain, trusted = plots.summarize(run), plots.summarize(run, trusted=True)
+    assert list(plain["update"]) == EPOCHS[1:] and list(plain.refuted_by) == [0, 0, 20]
+    assert list(trusted["update"]) == EPOCHS and "refuted_by" not in trusted
+    assert trusted.test_mean.iloc[-1] == plain.test_mean.iloc[-1] - 23
+    figure = plots.likelihood_curves([run], PAPER)
+    told = [line for text in figure.texts for line in text.get_text().splitlines()]
+    assert "Plain AIS is refuted, its log-likelihood too high: S-DCP-D at least 20 nats" in told[-1]
+    for axis, part in zip(figure.axes[::2], ("train", "test"), strict=True):
+        value = plain[f"{part}_mean"].iloc[-1]
+        (hollow,) = [d for d in axis.lines if d.get_label().endswith(", refuted")]
+        assert [tuple(point) for point in hollow.get_xydata()] == [(4, value)]
+        assert to_hex(hollow.get_markerfacecolor()) == "#ffffff"
+        (at_most,) = [d for d in axis.lines if d.get_marker() == "_"]
+        assert [tuple(point) for point in at_most.get_xydata()] == [(4, value - 20)]
+        (beside,) = [d for d in axis.lines if d.get_linestyle() == "-."]
+        np.testing.assert_allclose(beside.get_ydata(), trusted[f"{part}_mean"])
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert {"trusted estimate", "refuted; at most –"} <= {*legend}
+
+
+def test_what_no_bound_refutes_is_drawn_as_before():
+    figure = plots.likelihood_curves([make_run()], PAPER)
+    assert not [d for d in figure.axes[0].lines if d.get_marker() == "_"]
+    assert "refuted" not in "".join(text.get_text() for text in figure.texts)

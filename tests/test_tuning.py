@@ -113,6 +113,24 @@ def test_the_best_by_each_criterion_is_chosen(sweeps):
     assert all(type(v) is float for own in chosen["tuned_speed"].values() for v in own.values())
 
 
+def test_a_setting_whose_log_z_is_doubtful_is_not_chosen(sweeps):
+    """By plain AIS alone, as in older run files: the best of CD."""
+    best = tuning.choose(tuning.table(sweeps), 2)["tuned_final"]["cd"]
+    doubted = [
+        [
+            run._replace(settings=run.settings | {"ais": {}})
+            if run.settings["hyperparameters"] == best
+            else run
+            for run in sweep
+        ]
+        for sweep in sweeps
+    ]
+    table = tuning.table(doubted)
+    assert (table.doubts != "").sum() == 1
+    chosen = tuning.choose(table, 2)["tuned_final"]
+    assert chosen["cd"] != best and set(chosen) == {"cd", "cg", "sdcp_d"}
+
+
 def test_an_algorithm_that_always_diverged_gets_no_values(sweeps):
     always = sweep_of("sdcp", zip(rates(0.1, 0.2), [[[-50, -1, -1, NAN]]] * 2, strict=True))
     chosen = tuning.choose(tuning.table([*sweeps[:2], always]), 1)
