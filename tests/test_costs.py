@@ -55,7 +55,8 @@ class Counting(engine.Engine):
         move = chain.step if base is None else chain.anneal  # of the search; of AIS
 
         def counted(*arguments):
-            self.temperatures += v.shape[1] / SMALL["ais"]["n_particles"]
+            share = len(theta.W) / SMALL["trials"]  # of the models; the trusted estimate takes one
+            self.temperatures += share * v.shape[1] / SMALL["ais"]["n_particles"]
             move(*arguments)
 
         chain.step, chain.anneal = counted, counted

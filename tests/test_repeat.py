@@ -139,6 +139,12 @@ def test_the_beginning_is_the_same_to_the_bit(ais):
     run = runs.execute(settings("pcd", epochs=6, ais=ais, trials=3), None, "numpy")
     table = repeat.train_beginning(run, 3, "numpy")
     first = run.curve[(run.curve.trial == 0) & (run.curve.epoch <= 3)]
+    if ais:  # at the start no plain AIS
+        assert first.train.isna().tolist() == [True, False, False, False]
+        names = ("train", "test", "log_z_se")
+        first = first.assign(
+            **{name: first[name].fillna(first[f"trusted_{name}"]) for name in names}
+        )
     assert table.epoch.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert table.part.tolist() == ["train", "test"] * 4
     for column in ("archived", "here"):

@@ -89,10 +89,12 @@ def train_beginning(archived, epochs, backend_name="auto", data_folder=None):
         if update not in theirs.index:
             continue
         other = theirs.loc[update]
-        plain = "" if np.isfinite(ours.log_z) else "trusted_"  # what is made here
+        here, there = (  # the trusted estimate where there is no plain one
+            "" if np.isfinite(point.log_z) else "trusted_" for point in (ours, other)
+        )
+        error = float(np.hypot(ours[f"{here}log_z_se"], other[f"{there}log_z_se"]))
         for part in ("train", "test"):
-            here = ours[plain + part]
-            rows.append({"epoch": ours.epoch, "part": part, "archived": other[part]})
-            rows[-1] |= {"here": here, "difference": here - other[part]}
-            rows[-1]["error"] = float(np.hypot(ours[f"{plain}log_z_se"], other.log_z_se))
+            values = {"archived": other[there + part], "here": ours[here + part]}
+            rows.append({"epoch": ours.epoch, "part": part} | values)
+            rows[-1] |= {"difference": values["here"] - values["archived"], "error": error}
     return pd.DataFrame(rows)
