@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import tarfile
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from project import CD, copy_project, environment, run
 from test_quality import different
 from test_runs import AIS, settings
 
-from sdcpd import ROOT, cli, data, engine, likelihood, plots, quality, repeat, runs
+from sdcpd import ROOT, cli, data, engine, plots, quality, repeat, runs
 from sdcpd.algorithms import STEPS
 from sdcpd.backend import BackendError
 from sdcpd.engine import choose_apart
@@ -236,8 +235,6 @@ def test_commands(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plots, "trial_curves", lambda run: plots.plt.figure(figsize=(1, 1)))
     np.savez("own.npz", **{n: random_bits(s, 9, seed=s) for n, s in (("train", 40), ("test", 8))})
-    few = {"n_chains": 6, "n_steps": 3, "n_particles": 20, "n_temperatures": 10, "n_modes": 2}
-    monkeypatch.setattr(likelihood, "trusted_log_z", partial(likelihood.trusted_log_z, **few))
     small = ["--hidden=3", "--epochs=2", "--trials=3", "--sample-steps=10", "--learning-rate=0.2"]
     printed = {}
     for each in (name, "numpy"):

@@ -142,7 +142,7 @@ def train(options):
         runs.clear_checkpoints(folder)
     values = ", ".join(f"{name} {value:g}" for name, value in settings["hyperparameters"].items())
     print(f"{_title(run)}: {values}; {run.provenance['device']}, {run.provenance['engine']}")
-    bases = ", from several bases" * bool(settings["ais"])
+    bases = " at most, from each of several bases" * bool(settings["ais"])
     print(f"average log-likelihood in nats, mean over trials; log Z {_how(settings['ais'])}{bases}")
     table = plots.summarize(run, trusted=True).rename(
         columns=lambda name: name.removesuffix("_mean")

@@ -147,11 +147,14 @@ class TrustedLogZ(NamedTuple):
 
 
 AGREEMENT = 0.5  # nats; what differs by less agrees
-BROAD = 3  # times the temperatures where AIS starts from a mean over images
+CHAINS = 4  # of the search, a particle
+MODES = 6  # bases at most, besides the two means over images
+BROAD = 3  # times the temperatures where AIS starts from one of these
 DISTINCT = 0.05  # modes differ in at least this share of the pixels
+TO_TELL, TO_THE_END = 20, 200  # iterations of mean field: until it shows which mode it goes to; all
 
 
-def mean_field(theta, v, n_iterations=200):
+def mean_field(theta, v, n_iterations=TO_THE_END):
     """Lower bounds on log Z of R models, one from each start, by mean-field distributions.
 
     For q(v, h) with independent units, log Z ≥ E_q[−E(v, h)] + H(q). With the visible means p and
@@ -185,19 +188,16 @@ def trusted_log_z(
     theta,
     images,
     key,
-    n_chains=400,
-    n_steps=250,
-    n_iterations=200,
     n_particles=100,
     n_temperatures=250,
-    n_modes=6,
     engine=PLAIN,
 ):
     """log Z of a model that may have modes far from the data, which plain AIS does not see.
 
-    ``find_modes`` tells where the model may have its weight. AIS then starts from several bases
-    k: the mean of the images, that of the chains, and the best distinct modes; from the first two,
-    which are further from the model, with BROAD times the temperatures.
+    ``find_modes``, with CHAINS a particle and as many steps as temperatures, tells where the model
+    may have its weight. AIS then starts from several bases k: the mean of the images, that of the
+    chains, and the best MODES distinct modes; from the first two, which are further from the
+    model, with BROAD times the temperatures.
 
     Each sees its own surroundings well and others by chance. So the states are divided into
     cells, v being in that of the base under which it has the largest probability, and each base
@@ -220,7 +220,7 @@ def trusted_log_z(
     TrustedLogZ
     """
     xp = engine.xp
-    search = n_chains, n_steps, n_iterations, n_modes
+    search = CHAINS * n_particles, n_temperatures
     ends, modes, bounds = find_modes(theta, images, key, *search, engine)
     means = {"data": to_host(images.mean(0, dtype=xp.float64)), "chains": ends.mean(0)}
     means |= {f"mode {number}": mode for number, mode in enumerate(modes, 1)}
@@ -244,7 +244,7 @@ def trusted_log_z(
     return TrustedLogZ(float(value), *map(float, how_sure), bound, image_bound, bases, modes[0])
 
 
-def find_modes(theta, images, key, n_chains, n_steps, n_iterations, n_modes, engine):
+def find_modes(theta, images, key, n_chains, n_steps, engine):
     """Where a model may have its weight, in the data or far from them.
 
     Chains from training images and from noise of every density run for ``n_steps``. From where
@@ -255,7 +255,7 @@ def find_modes(theta, images, key, n_chains, n_steps, n_iterations, n_modes, eng
     -------
     ends : ndarray of float64, (n_chains, m)
         Where the chains are: the first half those from images.
-    modes : ndarray of float64, (n_modes or fewer, m)
+    modes : ndarray of float64, (MODES or fewer, m)
         Means of distinct mean-field distributions, that with the largest weight first.
     bounds : ndarray of float64
         log Z is at least each of them.
@@ -269,14 +269,10 @@ def find_modes(theta, images, key, n_chains, n_steps, n_iterations, n_modes, eng
     for _ in range(n_steps):
         chain.step()
     ends = chain.images().astype(xp.float64)
-    first = min(n_iterations, _TO_TELL)
-    found, _ = _best_distinct(theta, ends, first, 2 * n_modes)
+    found, _ = _best_distinct(theta, ends, TO_TELL, 2 * MODES)
     one, other = np.triu_indices(len(found))  # of a mode and itself, too
     between = xp.asarray((found[one] + found[other]) / 2)[None]
-    return to_host(ends[0]), *_best_distinct(theta, between, n_iterations, n_modes)
-
-
-_TO_TELL = 20  # iterations of mean field after which it shows which mode it goes to
+    return to_host(ends[0]), *_best_distinct(theta, between, TO_THE_END, MODES)
 
 
 def _best_distinct(theta, v, n_iterations, n):
@@ -386,23 +382,19 @@ class Evaluator:
         return annealed_log_z(theta, self.train_mean, keys, **how)
 
     def _trusted(self, theta, key):
-        how = trusted_budget(**self.ais) | {"engine": self.engine}
-        return trusted_log_z(theta, self.train, key, **how)
+        how = *_no_more_than(**self.ais), self.engine
+        return trusted_log_z(theta, self.train, key, *how)
 
 
-def trusted_budget(n_particles, n_temperatures):
-    """What ``trusted_log_z`` gets beside plain AIS with so many particles and temperatures."""
-    particles, steps = min(100, n_particles), min(250, n_temperatures)
-    budget = {"n_particles": particles, "n_chains": 4 * particles, "n_steps": steps}
-    return budget | {"n_temperatures": steps, "n_modes": 6}
+def _no_more_than(n_particles, n_temperatures):
+    """Particles and temperatures of the trusted estimate beside plain AIS with so many."""
+    return min(100, n_particles), min(250, n_temperatures)
 
 
 def trusted_temperatures(n_particles, n_temperatures):
-    """What that costs at most, in temperatures of plain AIS with as many particles."""
-    how = trusted_budget(n_particles, n_temperatures)
-    share = how["n_particles"] / n_particles
-    search, bases = 4 * how["n_steps"], (2 * BROAD + how["n_modes"]) * how["n_temperatures"]
-    return round(share * (search + bases))
+    """What it costs at most, in temperatures of plain AIS with so many particles."""
+    particles, temperatures = _no_more_than(n_particles, n_temperatures)
+    return round(particles / n_particles * (CHAINS + 2 * BROAD + MODES) * temperatures)
 
 
 def likelihoods(curve, part="test"):

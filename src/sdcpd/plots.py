@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 from . import claims as judge
 from .algorithms import LABELS
 from .archive import best_trial
-from .likelihood import AGREEMENT, MIN_ESS, likelihoods
+from .likelihood import MIN_ESS, likelihoods, refuted
 from .tuning import SYMBOLS
 
 # Drawings do not depend on the user's settings, which matplotlib looks for here, and then there.
@@ -150,7 +150,7 @@ def summarize(run, trusted=False):
             alive = alive.assign(ess=alive.trusted_ess.fillna(alive.ess))
     alive = alive[alive.train.notna()]
     over = alive.bound - alive.log_z if "bound" in alive else pd.Series(np.nan, alive.index)
-    alive = alive.assign(over=over.where(over > AGREEMENT, 0))
+    alive = alive.assign(over=over.where(refuted(0, over), 0))
     groups = alive.groupby(["epoch", "update"])
     table = groups.agg(trials=("trial", "size"), ess=("ess", "min"), refuted_by=("over", "max"))
     quantile = stdtrit(table.trials - 1, 0.975)  # NaN, no interval, with one trial
