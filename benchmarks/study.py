@@ -10,7 +10,7 @@
     table1        Table 1, one model at a time
     sensitivity   S-DCP-D over ε and λ_H
     trusted       log Z of archived models that earlier versions evaluated by plain AIS alone
-    log_z         log Z of the final models of `tuned` and `as_published`, estimated again
+    hidden_modes  what plain AIS does not see of the final models of `tuned` and `as_published`
     quality       images that these models generate: sharpness, diversity, distance
     archive       everything that is in the folder, into workflow/archive
     adopt         write what the archived tunings choose to hyperparameters.yaml
@@ -32,7 +32,7 @@ from pathlib import Path
 
 from common import ROOT, engines, key
 
-from sdcpd import archive, data, experiments, likelihood, quality, repeat, runs, timing, tuning
+from sdcpd import archive, data, experiments, likelihood, modes, quality, runs, timing, tuning
 from sdcpd.data import whole_file
 
 
@@ -149,8 +149,8 @@ def sensitivity(study):
             study.sweep(f"sensitivity_{group}", ["sdcp_d"])
 
 
-def log_z(study):
-    _measure(study, "log_z", repeat.estimate_log_z, study.config["log_z"])
+def hidden_modes(study):
+    _measure(study, "modes", modes.measure, study.config["hidden_modes"])
 
 
 def trusted(study):
@@ -250,7 +250,7 @@ PIECES = {
     "table1": table1,
     "sensitivity": sensitivity,
     "trusted": trusted,
-    "log_z": log_z,
+    "hidden_modes": hidden_modes,
     "quality": quality_,
     "archive": archive_,
     "adopt": adopt,
