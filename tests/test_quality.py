@@ -169,6 +169,7 @@ def test_the_same_of_real_test_images(n_images, entropy, distance, small, tmp_pa
     """Of as many, from the first to the last."""
     measure([run_with(ONE_IMAGE)], tmp_path, n_images=n_images)
     real = about(tmp_path)["real"]
+    assert math.log(1 / 2) <= -entropy < math.log(real.pop("largest")) < 0
     assert real == {"entropy": pytest.approx(entropy), "distance": pytest.approx(distance)}
 
 
