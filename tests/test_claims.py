@@ -417,7 +417,7 @@ def test_over_epsilon_a_diverged_trial_is_a_failure():
     plain, averaged = ON | {"lambda_hessian": 0.0}, ON | {"lambda_hessian": 0.5}
     lost = measure("range_over_epsilon", found, plain)
     assert ends(lost) == (INF, INF, INF, 3)
-    assert lost.note == "1 trials diverged, in 1 of 3 ε"
+    assert lost.note == "diverged: 1 trials, in 1 of 3 ε"
     assert claims.outcome(lost, {"below": 0.35}) == "fails"
     np.testing.assert_allclose(ends(measure("range_over_epsilon", found, averaged)), (2, 2, 2, 3))
     diverged = measure("diverged_over_epsilon", found, plain)

@@ -160,7 +160,7 @@ def range_over_epsilon(evidence, on, group):
     finals = [compare.finals(run, on["part"]) for run in _over_epsilon(evidence, on, group)]
     lost = [(~np.isfinite(values)).sum() for values in finals]
     if any(lost):
-        note = f"{sum(lost)} trials diverged, in {np.count_nonzero(lost)} of {len(lost)} ε"
+        note = f"diverged: {sum(lost)} trials, in {np.count_nonzero(lost)} of {len(lost)} ε"
         return intervals.exact(np.inf, len(finals[0]), note=note)
     return compare.range_of_means(finals)
 
@@ -409,8 +409,8 @@ def _measure(claim, on, setting, group, evidence, comparisons):
 def _detail(on):
     """What tells measurements of one claim apart, besides algorithms and images."""
     said = {
-        "below": lambda nats: f"{nats:g} nats below" if nats else "at its best",
-        "lambda_hessian": lambda value: f"λ_H = {value:g}",
+        "below": "{:g} nats below".format,
+        "lambda_hessian": "λ_H = {:g}".format,
         "of": str,
     }
     return ", ".join(say(on[name]) for name, say in said.items() if name in on)
