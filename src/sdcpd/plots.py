@@ -874,9 +874,10 @@ def measurement_table(measured, claims):
                 "setting": row.setting,
                 "paper": form(row.paper) if pd.notna(row.paper) else "",
                 "ours [95 % interval]": _ours(row, against=False),
-                "trials": row.trials or "",
+                "trials": "exact" if np.isinf(row.trials) else f"{row.trials:.0f}",
                 "holds if": rule_text(about[row.id]),
                 "outcome": row.outcome,
+                "note": row.note if row.trials else "",
             }
         )
     return pd.DataFrame(rows)
@@ -910,10 +911,9 @@ def _paper(own, claim):
 
 
 def _against(row):
-    if not row.other:
-        return ""
     one = "" if row.one == "sdcp_d" else f"{LABELS[row.one]} "
-    return f"{one}vs {LABELS[row.other]}"
+    other = f"{one}vs {LABELS[row.other]}" if row.other else ""
+    return ", ".join(part for part in (other, row.detail) if part)
 
 
 def rule_text(claim):
@@ -938,4 +938,4 @@ def _share(value):
 
 
 def _number(value):
-    return f"{value:.2f}".replace("-", "−")
+    return "diverges" if value == np.inf else f"{value:.2f}".replace("-", "−")

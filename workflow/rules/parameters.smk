@@ -470,18 +470,9 @@ def tunings():
 
 
 def claim_budgets():
-    """What judges a claim must have: the paper's epochs, or the study's; images of a model."""
+    """The paper's epochs, of which a verdict says how many there were; and images of a model."""
     runs_ = [[name, "run", values["epochs"]] for name, values in PAPER["experiments"].items()]
-    images = [[name, "quality", PAPER["quality"]["n_images"]] for name in LARGE]
-    return (
-        runs_
-        + images
-        + [
-            [name, kind, study_epochs(kind, name)]
-            for kind in ("tuning", "sensitivity")
-            for name in PAPER[kind]["experiments"]
-        ]
-    )
+    return runs_ + [[name, "quality", PAPER["quality"]["n_images"]] for name in LARGE]
 
 
 def study_epochs(kind, experiment):
