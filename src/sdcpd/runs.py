@@ -16,9 +16,9 @@ is a folder of plain files, each written whole and moved into place:
 
 Beside it lies ``snapshots.npz``, see snapshots.py.
 
-A sweep trains one algorithm with many values of its hyperparameters, side by side. Its file is the
-same without models: ``hyperparameters`` is a list, and a column ``setting`` of the curve, which is
-compressed, counts in it.
+A sweep trains one algorithm with many values of its hyperparameters. Its file is the same without
+models: ``hyperparameters`` is a list, and a column ``setting`` of the curve, which is compressed,
+counts in it. With ``rounds``, see tuning.py, its settings ran for different times.
 """
 
 import fcntl
@@ -393,10 +393,7 @@ def merge(folders, folder, n_trials=None):
     about = {  # devices and versions of other machines, where they differ
         name: _joined([about.get(name) for about in abouts]) for name in abouts[0]
     }
-    walls = [part.wall for part in parts]
-    wall = {"started": min(w["started"] for w in walls)}
-    wall |= {"finished": max(w["finished"] for w in walls)}
-    wall |= {name: sum(w[name] for w in walls) for name in _SUMS}
+    wall = sum_of([part.wall for part in parts])
     curve = pd.concat(part.curve for part in parts).sort_values(["update", "trial"])
     curve = curve[[name for name in ("trial", *_COLUMNS) if name in curve]]
     theta = Parameters(*map(np.concatenate, zip(*(part.theta for part in parts), strict=True)))
@@ -406,6 +403,13 @@ def merge(folders, folder, n_trials=None):
         if (Path(part) / SNAPSHOTS).exists():
             shutil.copyfile(Path(part) / SNAPSHOTS, Path(folder) / SNAPSHOTS)
     return run
+
+
+def sum_of(walls):
+    """Times of what was made in several parts."""
+    wall = {"started": min(w["started"] for w in walls)}
+    wall |= {"finished": max(w["finished"] for w in walls)}
+    return wall | {name: round(sum(w[name] for w in walls), 3) for name in _SUMS}
 
 
 def _joined(values):
@@ -440,12 +444,21 @@ def execute_sweeps(all_settings, folders, backend_name="auto", data_folder=ROOT 
     sweeps = []
     for settings, folder in zip(all_settings, folders, strict=True):
         sweep = [next(found)._replace(theta=None) for _ in settings["hyperparameters"]]
-        curve = pd.concat(run.curve.assign(setting=i) for i, run in enumerate(sweep))
-        values = [run.settings["hyperparameters"] for run in sweep]
-        settings = sweep[0].settings | {"hyperparameters": values}
-        save(sweep[0]._replace(settings=settings, curve=curve), folder)
+        save_sweep(sweep, folder)
         sweeps.append(sweep)
     return sweeps
+
+
+def save_sweep(sweep, folder, wall=None, **changes):
+    """Write the file of a sweep, a list of Run, one a setting.
+
+    ``changes``: settings of the sweep that are not those of the first run.
+    """
+    curve = pd.concat(run.curve.assign(setting=i) for i, run in enumerate(sweep))
+    values = [run.settings["hyperparameters"] for run in sweep]
+    settings = sweep[0].settings | {"hyperparameters": values} | changes
+    whole = Run(settings, sweep[0].provenance, curve, None, wall or sweep[0].wall)
+    save(whole, folder)
 
 
 def _of_chains(settings, named):
