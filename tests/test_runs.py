@@ -391,7 +391,109 @@ def test_interrupted_run_goes_on(owner, name, when, resumed_at, tmp_path, monkey
         assert (folder / part).read_bytes() == (tmp_path / "undisturbed" / part).read_bytes()
 
 
-@pytest.mark.parametrize("changes", [rate(0.2), {"seed": 2}, {"epochs": 3}], ids=str)
+LONGER = {"ais": AIS, "evaluate": {"every": 2, "also": [0, 0.7]}}
+
+
+@pytest.mark.parametrize("algorithm", STEPS)
+def test_prolonged_runs_are_those_made_at_once(algorithm, tmp_path, monkeypatch):
+    """To the bit, with memories and random streams, in steps and through an interruption; plain AIS
+    that was made at an end which now is none, or no point at all, is not there."""
+    stages = [
+        {"epochs": 1, "trials": 3},
+        {"epochs": 3, "trials": 3, "evaluate": {"every": 2, "also": [0, 0.7, 1]}},
+        {"epochs": 4, "trials": 3},
+        {"epochs": 7, "trials": 3, "evaluate": {"every": 2, "also": [0, 0.7, 5]}},
+    ]
+    straight = execute(algorithm, tmp_path / "straight", **LONGER | stages[-1])
+    resumed_at = []
+    for stage in stages[:-1]:
+        resumed_at.append(execute(algorithm, tmp_path, **LONGER | stage).wall["resumed_at_update"])
+    assert resumed_at == [0, 3, 9]
+    once(monkeypatch, runs.Progress, "update", lambda self, done: done == 17)
+    with pytest.raises(Interruption):
+        execute(algorithm, tmp_path, **LONGER | stages[-1])
+    prolonged = execute(algorithm, tmp_path, **LONGER | stages[-1])
+    assert prolonged.wall["resumed_at_update"] == 15
+    assert_equal(prolonged, straight)
+    for name in ("curve.csv", "models.npz", "run.json"):
+        content = (tmp_path / "straight" / name).read_bytes()
+        assert (tmp_path / name).read_bytes() == content
+    # what was shorter is still there
+    shorter = execute(algorithm, tmp_path, **LONGER | stages[0])
+    assert shorter.wall["resumed_at_update"] == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"evaluate": {"every": 2, "also": [0, 0.4, 0.7]}},  # a point that was not evaluated
+        {"evaluate": {"every": 1, "also": [0, 0.7]}},  # a point that got no plain AIS
+        {"epochs": 2},  # shorter
+    ],
+    ids=str,
+)
+def test_a_checkpoint_that_lacks_a_point_is_neither_used_nor_lost(changes, tmp_path):
+    given = LONGER | {"epochs": 3, "evaluate": {"every": 2, "also": [0, 0.7, 1]}}
+    execute("pcd", tmp_path, **given)
+    (theirs,) = tmp_path.glob("checkpoint-*.npz")
+    content, given = theirs.read_bytes(), given | {"epochs": 4} | changes
+    run = execute("pcd", tmp_path, **given)
+    assert run.wall["resumed_at_update"] == 0 and theirs.read_bytes() == content
+    assert_equal(run, execute("pcd", **given))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("every", [2, 3])
+def test_divergence_seen_at_an_end_that_is_none_in_a_longer_run(every, tmp_path):
+    """There it goes on: another training, from the start."""
+    given = {"trials": 2, "evaluate": {"every": every, "also": [0]}, **rate(1e3)}
+    execute(folder=tmp_path, **given | {"epochs": 2})
+    run = execute(folder=tmp_path, **given | {"epochs": 5})
+    assert run.wall["resumed_at_update"] == (6 if every == 2 else 0)
+    assert_equal(run, execute(**given | {"epochs": 5}))
+
+
+def test_more_trials_are_those_made_at_once(tmp_path):
+    """Each trained apart, into a folder that stays; how many there will be decides nothing."""
+    for trial, known in ((0, 2), (1, 2), (2, 5)):
+        one = {"trials": range(trial, trial + 1)}
+        runs.execute(settings("sdcp_d", trials=known), tmp_path / str(trial), "numpy", **one)
+        again = settings("sdcp_d", trials=9)
+        run = runs.execute(again, tmp_path / str(trial), "numpy", **one)
+        assert run.wall["resumed_at_update"] == 6
+        runs.execute(settings("sdcp_d", trials=known), tmp_path / str(trial), "numpy", **one)
+    folders = [tmp_path / str(trial) for trial in range(3)]
+    for n in (2, 3):
+        runs.merge(folders[:n], tmp_path / "merged", n)
+        execute("sdcp_d", tmp_path / "whole", trials=n)
+        for name in ("curve.csv", "models.npz", "run.json"):
+            content = (tmp_path / "whole" / name).read_bytes()
+            assert (tmp_path / "merged" / name).read_bytes() == content
+
+
+def test_code_that_decides_no_model_voids_no_checkpoint(tmp_path, monkeypatch):
+    """But the run file names both versions."""
+    execute(folder=tmp_path, epochs=1)
+    hashes = {runs.SOURCES: "other", runs.TRAINING_SOURCES: runs.source_hash(runs.TRAINING_SOURCES)}
+    first = runs.source_hash()
+    monkeypatch.setattr(runs, "source_hash", lambda names=runs.SOURCES: hashes[names])
+    run = execute(folder=tmp_path)
+    assert run.wall["resumed_at_update"] == 3 and run.provenance["source"] == f"{first} + other"
+    hashes[runs.TRAINING_SOURCES] = "other"
+    again = execute(folder=tmp_path, epochs=3)
+    assert again.wall["resumed_at_update"] == 0 and again.provenance["source"] == "other"
+
+
+def test_models_on_the_way_are_kept(tmp_path):
+    runs.execute(settings(epochs=4), tmp_path, "numpy", keep=(2, 3, 40), trials=range(1, 2))
+    assert {p.name for p in tmp_path.glob("model-*")} == {"model-2-1.npz", "model-3-1.npz"}
+    expected = execute(epochs=2).theta
+    with np.load(tmp_path / "model-2-1.npz") as kept:
+        for name in "Wbc":
+            np.testing.assert_array_equal(kept[name], getattr(expected, name)[1])
+
+
+@pytest.mark.parametrize("changes", [rate(0.2), {"seed": 2}], ids=str)
 def test_checkpoint_of_other_settings_is_neither_used_nor_lost(changes, tmp_path, monkeypatch):
     once(monkeypatch, runs.Progress, "update", lambda self, done: done == 5)
     with pytest.raises(Interruption):
@@ -548,12 +650,12 @@ def test_grey_levels_are_trained_on_and_images_evaluated(small_dataset, monkeypa
     execute("pcd", n_hidden=4)
     for arguments in seen:
         np.testing.assert_array_equal(arguments[3], grey)
-        np.testing.assert_array_equal(arguments[-1], seen[0][-1])
-    pixels, *others = ({k.tobytes() for k in np.array(seen[0][n])} for n in (-1, 7, 8))
+        np.testing.assert_array_equal(arguments[13], seen[0][13])
+    pixels, *others = ({k.tobytes() for k in np.array(seen[0][n])} for n in (13, 7, 8))
     assert len(pixels) == 2 and not any(pixels & other for other in others)
     small_dataset()
     execute()
-    assert seen[-1][-1] is None and set(np.unique(seen[-1][3])) == {0, 1}
+    assert seen[-1][13] is None and set(np.unique(seen[-1][3])) == {0, 1}
 
 
 # ------------------------------------------------------------------- runs side by side
@@ -1021,7 +1123,7 @@ def test_commit_is_that_of_the_project_and_of_no_other(tmp_path, monkeypatch):
 
     (tmp_path / "outer/project").mkdir(parents=True)
     repository(tmp_path / "outer")
-    monkeypatch.setattr(runs, "source_hash", lambda: "")
+    monkeypatch.setattr(runs, "source_hash", lambda *names: "")
     monkeypatch.setattr(runs, "ROOT", tmp_path / "outer/project")
     assert runs.provenance(PLAIN)["commit"] == "unknown"
     own = repository(tmp_path / "outer/project")

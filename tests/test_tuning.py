@@ -10,7 +10,7 @@ import yaml
 from conftest import run_of
 from jsonschema import Draft202012Validator
 
-from sdcpd import ROOT, experiments, tuning
+from sdcpd import ROOT, experiments, runs, tuning
 from sdcpd.algorithms import LABELS, STEPS
 
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/hyperparameters.schema.yaml").read_text())
@@ -265,6 +265,88 @@ def test_an_adopted_value_at_the_edge_says_so(path, tunings):
     assert text.count("final -6.000; learning_rate at the edge of the grid\n") == 10
 
 
+# ------------------------------------------------------------------------- by halving
+
+
+def frame(area, final, rate=None, epsilon=None, diverged=(), doubts=()):
+    """A table with one row for each value; the numbers of the rows are those of the settings."""
+    n = len(area)
+    columns = {"area": area, "final": final, "learning_rate": rate or range(1, n + 1)}
+    columns |= {"epsilon": epsilon or [NAN] * n, "diverged": [+(i in diverged) for i in range(n)]}
+    return pd.DataFrame(columns | {"doubts": ["why" * (i in doubts) for i in range(n)]})
+
+
+def test_the_best_by_both_criteria_and_the_smallest_step_go_on():
+    area, final = [1, 2, 3, 9, 8, 7], [4, 1, 9, 2, 3, 8]
+    names = [*"abcdef"]
+    assert tuning.kept(frame(area, final), 1, names) == ["a", "d"]
+    assert tuning.kept(frame(area, final), 2, names) == ["a", "c", "d"]
+    assert tuning.kept(frame(area, final), 3, names) == ["a", "c", "d", "e"]
+    assert tuning.kept(frame(area, final), 4, names) == ["a", "c", "d", "e", "f"]
+    # the next smallest, where the smallest is among them
+    assert tuning.kept(frame(area, [9, 1, 1, 1, 1, 1]), 2, names) == ["a", "b", "d"]
+    assert tuning.kept(frame(area, final), 6, names) == names
+    # what cannot be judged does not go on, however good or small
+    assert tuning.kept(frame(area, final, diverged=[0], doubts=[3]), 1, names) == ["b", "e"]
+    assert tuning.kept(frame(area, final, diverged=range(5)), 2, names) == ["f"]
+    assert tuning.kept(frame(area, final, diverged=range(6)), 2, names) == []
+
+
+def test_the_step_of_sdcpd_is_its_rate_over_the_largest_hessian():
+    rates, epsilon = [0.02, 0.03, 0.04], [0.03, 0.3, 0.03]  # .071, .055, .143
+    assert tuning.kept(frame([1, 1, 9], [1, 1, 9], rates, epsilon), 1, range(3)) == [1, 2]
+
+
+SMALL = {"dataset": "bars_and_stripes", "algorithm": "pcd", "n_hidden": 3, "trials": 2, "seed": 1}
+SMALL |= {"batch_size": 6, "n_gibbs_steps": 1, "n_inner_iterations": 1, "ais": None, "epochs": 9}
+SMALL |= {"evaluate": {"every": 2, "also": [1]}, "rounds": [[3, 2], [5, 1]]}
+SMALL |= {"hyperparameters": rates(0.01, 0.1, 0.2, 0.3, 1e3, 0.5)}
+
+
+def test_halving(tmp_path):
+    """Each setting is the run made alone, as far as it went; on disk, too."""
+    sweep = tuning.execute(SMALL, tmp_path, "numpy")
+    table = tuning.table([sweep])
+    assert table.epochs[table.diverged == 0].tolist().count(9) == 2
+    assert sorted(table.dropped[table.diverged == 0]) == [0, 0, 1, 1, 2]
+    assert (table.epochs[table.dropped == 1] <= 3).all() and table.dropped[0] == 0
+    assert table.diverged[4] and table.dropped[4] == 1
+    for run, loaded, row in zip(sweep, runs.load_sweep(tmp_path), table.itertuples(), strict=True):
+        one = {n: v for n, v in run.settings.items() if n != "rounds"}
+        until = {0: 9, 1: 3, 2: 5}[row.dropped]
+        alone = runs.execute(one | {"epochs": until}, None, "numpy").curve
+        pd.testing.assert_frame_equal(run.curve, alone, check_exact=True)
+        assert (
+            loaded.settings == run.settings == SMALL | {"hyperparameters": one["hyperparameters"]}
+        )
+    chosen = tuning.choose(table, 1)
+    long = {rate for rate, drop in zip(table.learning_rate, table.dropped, strict=True) if not drop}
+    assert {chosen[g]["pcd"]["learning_rate"] for g in experiments.TUNED} <= long
+    shown = tuning.describe(table)
+    assert set(shown.dropped) == {"", "round 1", "round 2"} and shown.epochs[0] == "9"
+    assert "3 (best 2 and the smallest step go on), 5 (best 1 and" in tuning.origin([sweep])
+
+
+def test_interrupted_halving_goes_on(tmp_path, monkeypatch):
+    tuning.execute(SMALL, tmp_path / "undisturbed", "numpy")
+    seen, original = [], runs.execute_together
+    folder = tmp_path / "sweep"
+
+    def kill(*arguments):
+        seen.append(arguments)
+        if len(seen) == 8:  # in the second round
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(runs, "execute_together", kill)
+    with pytest.raises(KeyboardInterrupt):
+        tuning.execute(SMALL, folder, "numpy")
+    resumed = tuning.execute(SMALL, folder, "numpy")
+    assert resumed[0].wall["resumed_at_update"] > 0
+    name = "curve.csv.gz"
+    assert (folder / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+
+
 # ------------------------------------------------------------------------- for readers
 
 
@@ -280,13 +362,16 @@ def test_origin(sweeps):
 def test_describe(sweeps):
     published = pd.DataFrame({"epoch": [4], "algorithm": ["cd"], "avg_loglik": [-5.0]})
     table = tuning.describe(tuning.table(sweeps, published))
-    expected = ["algorithm", "η", "ε", "λ_H", "diverged", "area", "final", "distance"]
+    expected = ["algorithm", "η", "ε", "λ_H", "epochs", "dropped", "diverged", "area", "final"]
+    expected += ["distance", "doubts"]
     assert list(table.columns) == expected
     assert set(table.algorithm) == {LABELS[name] for name in ("cd", "cg", "sdcp_d")}
     assert table.iloc[0].tolist() == [
-        *("CD", "0.1", "", "", "0 of 2", "-4.000 ± 0.000", "-4.000 ± 0.000", "2.00")
+        *("CD", "0.1", "", "", "8", "", "0 of 2", "-4.000 ± 0.000", "-4.000 ± 0.000", "2.00", "")
     ]
-    assert table.iloc[2].tolist() == ["CD", "0.4", "", "", "1 of 2", "-1.000", "-1.000", "5.00"]
+    assert table.iloc[2].tolist() == [
+        *("CD", "0.4", "", "", "8", "", "1 of 2", "-1.000", "-1.000", "5.00", "")
+    ]
     assert table.iloc[7].tolist() == [
-        *("S-DCP-D", "0.07", "0.3", "0", "0 of 1", "-4.833", "-1.000", "")
+        *("S-DCP-D", "0.07", "0.3", "0", "8", "", "0 of 1", "-4.833", "-1.000", "", "")
     ]

@@ -91,6 +91,14 @@ def work(settings):
 
 def seconds(settings, rates, each=None, models=None):
     """Of a run or sweep; or of other ``Work`` with so many of its models."""
+    if rounds := settings.get("rounds"):  # of halving: what goes on is trained no second time
+        ends, total = [0, *(end for end, _ in rounds), settings["epochs"]], 0.0
+        going_on = [len(settings["hyperparameters"]), *(n + 1 for _, n in rounds)]
+        for start, end, n in zip(ends, ends[1:], going_on, strict=False):
+            parts = [settings | {"epochs": e, "rounds": None} for e in (end, start) if e]
+            until = [seconds(part, rates, models=n * settings["trials"]) for part in parts]
+            total += until[0] - sum(until[1:])
+        return total
     each, models = each or work(settings), models or replicas(settings)
     n_visible, n_train, n_all = sizes_of(settings["dataset"])
     if settings["ais"] is None:  # small: models side by side, log Z by enumeration

@@ -75,7 +75,7 @@ def run_settings(config, groups, experiment, group, algorithm, n_hidden):
 
 
 def sweep_settings(config, groups, experiment, kind, algorithm, n_hidden):
-    """The settings of a sweep, see ``runs.execute_sweeps``.
+    """The settings of a sweep, see ``tuning.execute``.
 
     Parameters
     ----------
@@ -97,7 +97,8 @@ def sweep_settings(config, groups, experiment, kind, algorithm, n_hidden):
         changes = {"dataset": settings["dataset"] + "_valid", "seed": part["seed"]}
     values = [dict(zip(of_rates, each, strict=True)) for each in product(*of_rates.values())]
     values = [_complete(config, experiment, algorithm, each) for each in values]
-    return settings | part["experiments"][experiment] | changes | {"hyperparameters": values}
+    settings |= part["experiments"][experiment] | changes | {"hyperparameters": values}
+    return {name: v for name, v in settings.items() if name != "rounds" or v}
 
 
 def step_matched(values, n_inner_iterations):

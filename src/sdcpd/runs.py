@@ -11,13 +11,14 @@ is a folder of plain files, each written whole and moved into place:
                  not made, as plain AIS is where an evaluation is not one of ``every``. Archived
                  runs have the trusted columns at the end only, or not at all
     models.npz   W (R, n, m), b (R, m), c (R, n): the final models; NaN where diverged
+    model-E-T.npz  W (n, m), b (m,), c (n,) of trial T after E epochs, where asked for
     wall.json    when it ran and how long it took; apart, so that the others are reproducible
 
 Beside it lies ``snapshots.npz``, see snapshots.py.
 
-A sweep trains one algorithm with many values of its hyperparameters, side by side. Its file is the
-same without models: ``hyperparameters`` is a list, and a column ``setting`` of the curve, which is
-compressed, counts in it.
+A sweep trains one algorithm with many values of its hyperparameters. Its file is the same without
+models: ``hyperparameters`` is a list, and a column ``setting`` of the curve, which is compressed,
+counts in it. With ``rounds``, see tuning.py, its settings ran for different times.
 """
 
 import fcntl
@@ -42,22 +43,25 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from . import ROOT, __version__, archive, backend, data, engine
+from . import ROOT, __version__, archive, backend, data, engine, training
 from .algorithms import STEPS, Hyperparameters
 from .data import whole_file
 from .likelihood import Evaluator
 from .rbm import Parameters, initialize
 from .snapshots import NAME as SNAPSHOTS
 from .snapshots import Snapshots
-from .training import train, updates_per_epoch
+from .training import CHECKPOINTS, train, updates_per_epoch
 
 FORMAT = 2
+# What decides a model, so that a checkpoint of another version is not used. What else does (data,
+# keys, settings) is in its fingerprint itself.
+TRAINING_SOURCES = (
+    *("backend.py", "rbm.py", "engine.py", "compiled.py", "split.py", "kernels.cu"),
+    *("algorithms.py", "training.py"),
+)
 FILES = ("run.json", "curve.csv", "models.npz", "wall.json")
 SWEEP_FILES = ("run.json", "curve.csv.gz", "wall.json")
-SOURCES = (
-    *("backend.py", "rbm.py", "engine.py", "compiled.py", "split.py", "kernels.cu"),
-    *("algorithms.py", "training.py", "likelihood.py", "data.py", "snapshots.py", "runs.py"),
-)
+SOURCES = (*TRAINING_SOURCES, "likelihood.py", "data.py", "snapshots.py", "runs.py")
 
 #: Every setting of a run, with its type.
 SETTINGS = {
@@ -92,6 +96,12 @@ _NEEDED = {
     "sdcp_d": {"learning_rate", "epsilon", "lambda_hessian"},
 }
 
+
+# How long and how often: not of the identity of a trial, which can be prolonged.
+_LENGTH = {"trials", "epochs", "evaluate"}
+_PLAIN = ("train", "test", "valid", "log_z", "log_z_se", "ess")  # of a curve, by plain AIS or exact
+_TRUSTED = (*(f"trusted_{name}" for name in _PLAIN), "bound", "trusted_agrees")
+_COLUMNS = ("replica", "epoch", "update", *_PLAIN, *_TRUSTED, "status")
 
 # Of the wall times of a run that has several parts.
 _SUMS = ("training_seconds", "evaluation_seconds", "replicas_in_that_time", "resumed_at_update")
@@ -140,11 +150,14 @@ def execute(
     data_folder=ROOT / "data",
     trials=None,
     refuse_used=False,
+    keep=(),
 ):
     """Train and evaluate the trials of a run, and write its run file.
 
     Its checkpoints stay, for what may fail between this and the end of a job, until
-    ``clear_checkpoints``: given again, a finished run is there at once.
+    ``clear_checkpoints``: given again, a finished run is there at once, and given with more epochs
+    it is prolonged. What a trial is depends neither on how long the run is, nor on how many trials
+    it has, nor on when it is evaluated.
 
     Parameters
     ----------
@@ -161,6 +174,9 @@ def execute(
     refuse_used : bool
         Raise RunError where ``folder`` holds a finished run, or what an interrupted one of other
         settings has left.
+    keep : collection of numbers
+        Epochs, of those evaluated, whose models are kept: ``model-EPOCH-TRIAL.npz`` in ``folder``
+        has W (n, m), b (m,) and c (n,), float32.
 
     Returns
     -------
@@ -171,7 +187,7 @@ def execute(
     RunError, data.DataError, backend.BackendError
         One line that says what is wrong and what to do.
     """
-    how = {"trials": trials, "refuse_used": refuse_used}
+    how = {"trials": trials, "refuse_used": refuse_used, "keep": keep}
     return execute_together([settings], [folder], backend_name, data_folder, **how)[0]
 
 
@@ -183,6 +199,7 @@ def execute_together(
     checkpoints_in=None,
     trials=None,
     refuse_used=False,
+    keep=(),
 ):
     """Several runs side by side, as ``execute`` would make them one after the other.
 
@@ -199,6 +216,8 @@ def execute_together(
         As in ``execute``, of every run.
     refuse_used : bool
         As in ``execute``, of ``checkpoints_in``.
+    keep : collection of numbers
+        As in ``execute``.
 
     Returns
     -------
@@ -217,11 +236,11 @@ def execute_together(
         for folder in filter(None, dict.fromkeys([checkpoints_in, *folders])):
             locks.enter_context(_alone_in(Path(folder)))
         where = folders, backend_name, data_folder, checkpoints_in
-        return _execute_together(all_settings, *where, trials, refuse_used)
+        return _execute_together(all_settings, *where, trials, refuse_used, keep)
 
 
 def _execute_together(
-    all_settings, folders, backend_name, data_folder, checkpoints_in, trials, refuse_used
+    all_settings, folders, backend_name, data_folder, checkpoints_in, trials, refuse_used, keep
 ):
     s = all_settings[0]
     chosen = engine.select(backend_name)
@@ -229,28 +248,27 @@ def _execute_together(
     dataset = data.load(s["dataset"], data_folder)
     numbers = [_trials_of(t, trials) for t in all_settings]
     replicas = [(t, n) for t, of in zip(all_settings, numbers, strict=True) for n in of]
-    places = [  # of the snapshots
-        folder if trial == 0 else None
-        for folder, of in zip(folders, numbers, strict=True)
-        for trial in of
-    ]
+    places = [folder for folder, of in zip(folders, numbers, strict=True) for _ in of]
     size = _side_by_side(chosen, s, dataset, len(replicas))
     groups = [replicas[first : first + size] for first in range(0, len(replicas), size)]
     points = evaluation_updates(s, len(dataset.train))
     names = "+".join(dict.fromkeys(t["algorithm"] for t in all_settings))
     title = f"{Path(s['dataset']).name} {names} {s['n_hidden']}h"
     progress = Progress(title, points[-1] * len(groups))
-    named = dataset.sha256 or s["dataset"]  # where an own file lies is of no consequence
-    owners = [fingerprint([named, group], chosen) for group in groups]
+    all_keys = [_keys_of(group, dataset.sha256 or s["dataset"]) for group in groups]
+    owners = [fingerprint(*each, dataset, chosen) for each in zip(groups, all_keys, strict=True)]
     checkpoints = [None] * len(groups)
-    if checkpoints_in:  # each with the name of its owner: none takes another's place
-        checkpoints = [Path(checkpoints_in) / f"checkpoint-{own[:12]}.npz" for own in owners]
+    if checkpoints_in:  # each with a name of its own: none takes another's place
+        names = [_digest([own, points, plain_updates(s, len(dataset.train))]) for own in owners]
+        checkpoints = [Path(checkpoints_in) / f"checkpoint-{name[:12]}.npz" for name in names]
     if refuse_used:
-        _refuse_used(Path(checkpoints_in), checkpoints)
+        _refuse_used(Path(checkpoints_in), owners)
     try:
         results = [
-            _train(group, places[i * size :], dataset, points, chosen, *of_group, progress, i)
-            for i, (group, *of_group) in enumerate(zip(groups, owners, checkpoints, strict=True))
+            _train(group, places[i * size :], dataset, points, chosen, *of_group, progress, i, keep)
+            for i, (group, *of_group) in enumerate(
+                zip(groups, all_keys, owners, checkpoints, strict=True)
+            )
         ]
     except Exception as error:
         if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
@@ -269,8 +287,10 @@ def _execute_together(
         pd.DataFrame(result.curve).assign(replica=lambda c, i=i: c["replica"] + i * size)
         for i, result in enumerate(results)
     ).sort_values(["update", "replica"])
+    curve = curve[[name for name in _COLUMNS if name in curve]]
     theta = Parameters(*map(np.concatenate, zip(*(r.theta for r in results), strict=True)))
     about = provenance(chosen)
+    about["source"] = _joined([source for result in results for source in result.sources])
     if dataset.sha256:  # an own file: it may change, and need not be there when the run is read
         about |= {"data_sha256": dataset.sha256, "image_shape": list(dataset.image_shape)}
     finished, first = [], 0
@@ -316,10 +336,12 @@ def _locked(file):
     return True
 
 
-def _refuse_used(folder, own):
+def _refuse_used(folder, owners):
+    """``owners``: fingerprints whose checkpoints are welcome."""
     if (folder / "run.json").exists():
         raise RunError(f"{folder} holds a run already: choose another folder, or delete it")
-    others = sorted({*folder.glob("checkpoint-*.npz")} - {*own})
+    found = {path: training.position_of(path) for path in sorted(folder.glob(CHECKPOINTS))}
+    others = [path for path, at in found.items() if at and at[0] not in owners]
     if others:
         raise RunError(
             f"{others[0]} is of a training of other settings, data, code or engine that was "
@@ -329,11 +351,11 @@ def _refuse_used(folder, own):
 
 def clear_checkpoints(folder):
     """Delete all checkpoints of a run or sweep that needs them no more."""
-    for checkpoint in Path(folder).glob("checkpoint-*.npz"):
+    for checkpoint in Path(folder).glob(CHECKPOINTS):
         checkpoint.unlink()
 
 
-def merge(folders, folder):
+def merge(folders, folder, n_trials=None):
     """Put a run together whose trials were trained apart, and write its run file.
 
     Its curve and models are what ``execute`` would have made at once, on a CPU to the bit; its
@@ -342,9 +364,12 @@ def merge(folders, folder):
     Parameters
     ----------
     folders : sequence of path
-        Of the parts: runs of the same settings, code and engine, each with some of the trials, and
-        together with each of them once.
+        Of the parts: runs of the same settings, training code and engine, each with some of the
+        trials, and together with each of them once.
     folder : path
+    n_trials : int, optional
+        How many trials the run has. Default: as many as the settings of the parts say, which may
+        otherwise differ in it.
 
     Returns
     -------
@@ -355,10 +380,12 @@ def merge(folders, folder):
     RunError
     """
     parts = sorted(map(load, folders), key=lambda part: part.trials)
-    settings, abouts = parts[0].settings, [part.provenance for part in parts]
+    changes = {} if n_trials is None else {"trials": n_trials}
+    settings, *others = [part.settings | changes for part in parts]
+    abouts = [part.provenance for part in parts]
     trials = tuple(trial for part in parts for trial in part.trials)
-    if any(part.settings != settings for part in parts) or any(
-        about[name] != abouts[0][name] for about in abouts for name in ("source", "engine")
+    if any(other != settings for other in others) or any(
+        about[name] != abouts[0][name] for about in abouts for name in ("trained_by", "engine")
     ):
         raise RunError(f"{folder}: its parts differ in settings, code or engine: train them again")
     if trials != tuple(range(settings["trials"])):
@@ -366,11 +393,9 @@ def merge(folders, folder):
     about = {  # devices and versions of other machines, where they differ
         name: _joined([about.get(name) for about in abouts]) for name in abouts[0]
     }
-    walls = [part.wall for part in parts]
-    wall = {"started": min(w["started"] for w in walls)}
-    wall |= {"finished": max(w["finished"] for w in walls)}
-    wall |= {name: sum(w[name] for w in walls) for name in _SUMS}
+    wall = sum_of([part.wall for part in parts])
     curve = pd.concat(part.curve for part in parts).sort_values(["update", "trial"])
+    curve = curve[[name for name in ("trial", *_COLUMNS) if name in curve]]
     theta = Parameters(*map(np.concatenate, zip(*(part.theta for part in parts), strict=True)))
     run = Run(settings, about, curve.reset_index(drop=True), theta, wall, trials)
     save(run, folder)
@@ -378,6 +403,13 @@ def merge(folders, folder):
         if (Path(part) / SNAPSHOTS).exists():
             shutil.copyfile(Path(part) / SNAPSHOTS, Path(folder) / SNAPSHOTS)
     return run
+
+
+def sum_of(walls):
+    """Times of what was made in several parts."""
+    wall = {"started": min(w["started"] for w in walls)}
+    wall |= {"finished": max(w["finished"] for w in walls)}
+    return wall | {name: round(sum(w[name] for w in walls), 3) for name in _SUMS}
 
 
 def _joined(values):
@@ -412,18 +444,50 @@ def execute_sweeps(all_settings, folders, backend_name="auto", data_folder=ROOT 
     sweeps = []
     for settings, folder in zip(all_settings, folders, strict=True):
         sweep = [next(found)._replace(theta=None) for _ in settings["hyperparameters"]]
-        curve = pd.concat(run.curve.assign(setting=i) for i, run in enumerate(sweep))
-        values = [run.settings["hyperparameters"] for run in sweep]
-        settings = sweep[0].settings | {"hyperparameters": values}
-        save(sweep[0]._replace(settings=settings, curve=curve), folder)
+        save_sweep(sweep, folder)
         sweeps.append(sweep)
     return sweeps
 
 
-def _train(replicas, places, dataset, points, chosen, own, checkpoint, progress, groups_before):
+def save_sweep(sweep, folder, wall=None, **changes):
+    """Write the file of a sweep, a list of Run, one a setting.
+
+    ``changes``: settings of the sweep that are not those of the first run.
+    """
+    curve = pd.concat(run.curve.assign(setting=i) for i, run in enumerate(sweep))
+    values = [run.settings["hyperparameters"] for run in sweep]
+    settings = sweep[0].settings | {"hyperparameters": values} | changes
+    whole = Run(settings, sweep[0].provenance, curve, None, wall or sweep[0].wall)
+    save(whole, folder)
+
+
+def _of_chains(settings, named):
+    names = "algorithm", "n_hidden", "n_gibbs_steps", "hyperparameters"
+    return [named, *(settings[name] for name in names)]
+
+
+def _keys_of(replicas, named):
+    """The random keys of replicas, a list of (settings, trial): initial models, order of the
+    images, pixels, chains. The first three are the same for every algorithm of a trial."""
+
+    def keys(*fields):
+        return [backend.key(t["seed"], *fields, trial) for t, trial in replicas]
+
+    return {
+        "init": [backend.key(t["seed"], "init", named, t["n_hidden"], n) for t, n in replicas],
+        "order": keys("order", named),
+        "pixels": keys("pixels", named),
+        "chain": [backend.key(t["seed"], "chain", *_of_chains(t, named), n) for t, n in replicas],
+    }
+
+
+def _train(
+    replicas, places, dataset, points, chosen, keys, own, checkpoint, progress, groups_before, keep
+):
     """Train ``replicas``, a list of (settings, trial), side by side.
 
-    ``places``: for each of them the folder of its snapshots, or None. ``own``: their fingerprint.
+    ``places``: for each of them the folder of its snapshots and kept models, or None. ``own``:
+    their fingerprint.
     """
     xp, s = chosen.xp, replicas[0][0]
     train_mean = dataset.train.mean(0, dtype=np.float64)
@@ -434,20 +498,13 @@ def _train(replicas, places, dataset, points, chosen, own, checkpoint, progress,
     named = dataset.sha256 or s["dataset"]
     pictures = {
         replica: Snapshots(folder, own, dataset.test)
-        for replica, folder in enumerate(places[: len(replicas)])
-        if folder
+        for replica, (folder, (_, trial)) in enumerate(zip(places, replicas, strict=False))
+        if folder and trial == 0
     }
-
-    def keys(*fields):
-        return [backend.key(t["seed"], *fields, trial) for t, trial in replicas]
-
-    def of_chains(settings):
-        names = "algorithm", "n_hidden", "n_gibbs_steps", "hyperparameters"
-        return [named, *(settings[name] for name in names)]
 
     def ais_key(replica, update):
         settings, trial = replicas[replica]
-        return backend.key(settings["seed"], "ais", *of_chains(settings), trial, update)
+        return backend.key(settings["seed"], "ais", *_of_chains(settings, named), trial, update)
 
     def hyperparameters(algorithm, n_gibbs_steps, n_inner_iterations, sliding_factor, block):
         def each(name):
@@ -466,30 +523,47 @@ def _train(replicas, places, dataset, points, chosen, own, checkpoint, progress,
     def look(theta, numbers, update):
         epoch = update / updates_per_epoch(len(images), s["batch_size"])
         for row, replica in enumerate(numbers.tolist()):
+            one = theta.select(slice(row, row + 1))
             if replica in pictures:
-                pictures[replica].take(theta.select(slice(row, row + 1)), update, epoch)
+                pictures[replica].take(one, update, epoch)
+            if epoch in keep and places[replica]:
+                _keep(one, Path(places[replica]) / f"model-{epoch:g}-{replicas[replica][1]}.npz")
 
     plain_at = plain_updates(s, len(images))
+
+    def as_asked(point):
+        """Without plain AIS where a run of these settings makes none."""
+        if s["ais"] is None or point["status"] != "ok":
+            return point
+        if point["update"] in plain_at:
+            return point if np.isfinite(point.get("log_z", np.nan)) else None
+        return {name: value for name, value in point.items() if name not in _PLAIN}
+
     blocks = [(*what, list(block)) for what, block in groupby(replicas, kind)]
-    # The same initial model and order of the images for every algorithm of a trial.
-    initial = keys("init", named, s["n_hidden"])
-    chain_keys = [backend.key(t["seed"], "chain", *of_chains(t), trial) for t, trial in replicas]
     return train(
         [algorithm for algorithm, *_ in blocks],
-        initialize(train_mean, s["n_hidden"], initial, xp),
+        initialize(train_mean, s["n_hidden"], keys["init"], xp),
         [hyperparameters(*block) for block in blocks],
         xp.asarray(dataset.grey) if fresh else images,
         s["batch_size"],
         points,
         Evaluator(images, test, ais_key, s["ais"], progress.note, chosen, valid, look, plain_at),
-        keys("order", named),
-        chain_keys,
+        keys["order"],
+        keys["chain"],
         checkpoint,
         own,
         lambda done: progress.update(groups_before * points[-1] + done),
         chosen,
-        keys("pixels", named) if fresh else None,
+        keys["pixels"] if fresh else None,
+        source_hash(),
+        as_asked,
     )
+
+
+def _keep(theta, path):
+    """Write a model, Parameters of one replica."""
+    with whole_file(path, "wb") as file:
+        np.savez(file, **{name: backend.to_host(getattr(theta, name))[0] for name in "Wbc"})
 
 
 def _trials_of(settings, trials):
@@ -596,16 +670,30 @@ def plain_updates(settings, n_images):
     return evaluation_updates(settings | {"evaluate": regular}, n_images)
 
 
-def fingerprint(replicas, chosen):
-    """Of everything that decides the numbers: settings and trials, source code, engine."""
-    text = json.dumps([replicas, source_hash(), chosen.name], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+def fingerprint(replicas, keys, dataset, chosen):
+    """Of everything that decides the models of replicas, (settings, trial), at any update: settings
+    but for how long and how often, random keys, images, engine, and the code that trains."""
+    settings = [
+        {name: value for name, value in t.items() if name not in {*_LENGTH, "dataset"}}
+        for t, _ in replicas
+    ]
+    images = [
+        hashlib.sha256(np.ascontiguousarray(part)).hexdigest()
+        for part in (dataset.train, dataset.valid, dataset.test, dataset.grey)
+        if part is not None
+    ]
+    keys = {name: np.array(values).tolist() for name, values in keys.items()}
+    return _digest([settings, keys, images, source_hash(TRAINING_SOURCES), chosen.name])
 
 
-def source_hash():
+def _digest(values):
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def source_hash(names=SOURCES):
     """Of the modules that a run's numbers depend on."""
     digest = hashlib.sha256()
-    for name in SOURCES:
+    for name in names:
         digest.update((ROOT / "src/sdcpd" / name).read_bytes())
     return digest.hexdigest()[:16]
 
@@ -621,6 +709,7 @@ def provenance(chosen):
     except (OSError, subprocess.SubprocessError):  # not a clone: the source hash still tells
         commit = "unknown"
     code = {"sdcpd": __version__, "commit": commit.strip(), "source": source_hash()}
+    code |= {"trained_by": source_hash(TRAINING_SOURCES)}
     return code | chosen.describe()
 
 

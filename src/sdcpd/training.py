@@ -18,6 +18,7 @@ from .engine import PLAIN
 from .rbm import Parameters
 
 AT_ONCE = 500  # updates of a small model that a GPU makes by itself
+CHECKPOINTS = "checkpoint-*.npz"  # what they are called
 CHECKPOINT_SECONDS = 60  # a kill loses at most about a minute of work
 DIVERGED_FACTOR = 2  # diverged: this many times as far below 0 as the uniform distribution
 
@@ -30,6 +31,7 @@ class Training(NamedTuple):
     seconds: float  # spent on updates, without evaluation, over all interruptions
     evaluation_seconds: float
     resumed_at: int  # number of updates in the checkpoint that it went on from; 0 if from none
+    sources: tuple  # versions of the code that made it, the present one last
 
 
 def updates_per_epoch(n_images, batch_size):
@@ -52,6 +54,8 @@ def train(
     report=lambda done: None,
     engine=PLAIN,
     pixel_keys=None,
+    source="",
+    as_asked=lambda point: point,
 ):
     """Train R models and evaluate them on the way.
 
@@ -75,10 +79,12 @@ def train(
     order_keys, chain_keys : array_like of uint64, shape (R, 2)
         Philox keys of the order of the images and of the Gibbs chains.
     checkpoint : path, optional
-        Written atomically at every evaluation and once a minute; if it exists, training goes on
-        from there and gives, on the CPU, what it would have given undisturbed, to the bit.
+        Written atomically at every evaluation and once a minute. Training goes on from it, or
+        from another ``checkpoint-*.npz`` beside it that is further: one of a shorter training,
+        which is thereby prolonged. On the CPU this gives what it would have given undisturbed, to
+        the bit. A checkpoint that lacks a point of ``evaluation_updates`` is not used.
     fingerprint : str
-        Of the settings; a checkpoint with another one is not used.
+        Of all that decides the models; a checkpoint with another one is not used.
     report : callable (int), optional
         Called with the number of updates done.
     engine : engine.Engine
@@ -86,6 +92,10 @@ def train(
     pixel_keys : array_like of uint64, shape (R, 2), optional
         Then ``images`` are grey levels up to 255, and at every visit of an image each pixel is
         drawn anew, 1 with probability level / 255.
+    source : str
+        Version of the code, for ``Training.sources``; it decides nothing.
+    as_asked : callable (dict) -> dict or None, optional
+        What ``evaluate`` would have made of a stored point; None: more than is stored.
 
     Returns
     -------
@@ -107,13 +117,15 @@ def train(
     block_of = np.searchsorted(ends, everyone, side="right")  # replica -> block
     state = _State(theta, memories, stream, 0, everyone, [], 0.0, 0.0)
     del theta  # the initial models need no memory longer than the first update
+    targets = sorted(set(evaluation_updates))
     if checkpoint:
-        state = _resume(checkpoint, fingerprint, state, engine)
+        state = _resume(checkpoint, fingerprint, state, engine, targets, as_asked)
+    state = state._replace(sources=tuple(dict.fromkeys([*state.sources, source])))
     resumed_at = state.update
     per_epoch = updates_per_epoch(len(images), batch_size)
     orders = _Orders(order_keys, images, xp, pixel_keys)
 
-    for target in sorted(set(evaluation_updates)):
+    for target in targets:
         if any(point["update"] >= target for point in state.curve):
             continue  # done before the interruption
         active = [
@@ -144,7 +156,7 @@ def train(
     for whole, name in zip(final, "Wbc", strict=True):
         whole[state.active] = to_host(getattr(state.theta, name))
     times = state.seconds, state.evaluation_seconds
-    return Training(Parameters(*final), state.curve, *times, resumed_at)
+    return Training(Parameters(*final), state.curve, *times, resumed_at, state.sources)
 
 
 class _State(NamedTuple):
@@ -158,6 +170,7 @@ class _State(NamedTuple):
     curve: list
     seconds: float
     evaluation_seconds: float
+    sources: tuple = ()
 
 
 def _advance(state, names, hypers, orders, batch_size, target, engine):
@@ -289,21 +302,54 @@ def _save(path, fingerprint, state):
             active=state.active,
             seconds=state.seconds,
             evaluation_seconds=state.evaluation_seconds,
+            sources=np.array(state.sources, dtype=str),
             **arrays,
         )
 
 
-def _resume(path, fingerprint, state, engine):
-    """The state stored at ``path`` if it belongs to this training, else ``state``."""
-    if not Path(path).exists():
-        return state
+def position_of(path):
+    """Fingerprint of a checkpoint and the number of its updates; None if it cannot be read."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return str(file["fingerprint"]), int(file["update"])
+    except (OSError, ValueError, EOFError, KeyError, BadZipFile):
+        return None
+
+
+def _resume(path, fingerprint, state, engine, targets, as_asked):
+    """The furthest state that is stored at ``path`` or beside it and belongs to this training;
+    else ``state``."""
+    found = {each: position_of(each) for each in {path, *Path(path).parent.glob(CHECKPOINTS)}}
+    own = [each for each, at in found.items() if at and at[0] == fingerprint]
+    for each in sorted(own, key=found.get, reverse=True):
+        if found[each][1] <= targets[-1]:
+            stored = _stored(each, state, engine)
+            curve = stored and _curve_as_asked(stored, targets, as_asked)
+            if curve is not None:
+                return stored._replace(curve=curve)
+    return state
+
+
+def _curve_as_asked(state, targets, as_asked):
+    """What a training that is evaluated after ``targets`` would have of a curve by now.
+
+    None where that is more than there is, or where a replica was stopped at another point.
+    """
+    if any(p["status"] != "ok" for p in state.curve if p["update"] not in targets):
+        return None
+    curve = [as_asked(point) for point in state.curve if point["update"] in targets]
+    made = {point["update"] for point in curve if point}
+    complete = all(target in made for target in targets if target < state.update)
+    return curve if complete and None not in curve else None
+
+
+def _stored(path, state, engine):
+    """The state in a checkpoint; None if it cannot be read: then start anew."""
     try:
         with np.load(path, allow_pickle=False) as file:
             stored = dict(file)
     except (OSError, ValueError, EOFError, BadZipFile):
-        return state  # cannot be read: start anew
-    if str(stored["fingerprint"]) != fingerprint:
-        return state
+        return None
     curve = {k.removeprefix("curve_"): v for k, v in stored.items() if k.startswith("curve_")}
     memories = [{} for _ in state.memories]
     for name, array in stored.items():
@@ -323,4 +369,5 @@ def _resume(path, fingerprint, state, engine):
         curve=points,
         seconds=float(stored["seconds"]),
         evaluation_seconds=float(stored["evaluation_seconds"]),
+        sources=tuple(stored["sources"].tolist()),
     )

@@ -2,20 +2,102 @@
 
 Speed is the area under the held-out likelihood curve, the final value its end, both as the mean
 over trials. A setting in which a trial diverged, or whose log Z is doubtful, is not chosen.
+
+With ``rounds`` a sweep is successive halving: [[8, 5], [24, 2]] means that after 8 epochs the best
+5 settings go on, after 24 epochs the best 2, and besides one more, see ``kept``.
 """
 
 import numpy as np
 import pandas as pd
 import yaml
 
-from . import compare
+from . import ROOT, compare, engine, runs
 from .algorithms import LABELS
 from .data import whole_file
 from .experiments import CONFIG, TUNED, step_matched
 
-CRITERIA = dict(zip(TUNED, ("area", "final"), strict=True))
+_BY = ("area", "final")
+CRITERIA = dict(zip(TUNED, _BY, strict=True))
 SYMBOLS = {"learning_rate": "η", "epsilon": "ε", "lambda_hessian": "λ_H"}
 VALUES = tuple(SYMBOLS)
+
+
+def execute(settings, folder, backend_name="auto", data_folder=ROOT / "data"):
+    """Make the sweep of one algorithm, in rounds if it has any, and write its file.
+
+    Parameters
+    ----------
+    settings : dict
+        As for ``runs.execute_sweeps``, and perhaps ``rounds``, a list of [epochs, settings that go
+        on].
+    folder : path
+        Of the sweep; checkpoints go there, too. With ``rounds`` they are of each setting, so that
+        one that goes on is prolonged; on a GPU those of a round are trained side by side, anew in
+        each.
+
+    Returns
+    -------
+    list of runs.Run
+        One a setting, without models, as long as each ran.
+    """
+    rounds = settings.get("rounds")
+    if not rounds:
+        return runs.execute_sweeps([settings], [folder], backend_name, data_folder)[0]
+    grid, epochs = settings["hyperparameters"], settings["epochs"]
+    of_each = {name: value for name, value in settings.items() if name != "rounds"}
+    where = backend_name, data_folder, folder
+    found, going_on = {}, [*range(len(grid))]
+    for end, n in [*rounds, [epochs, 0]]:
+        each = [of_each | {"epochs": end, "hyperparameters": grid[i]} for i in going_on]
+        if engine.select(backend_name).name.startswith("cupy"):
+            made = runs.execute_together(each, [None] * len(each), *where) if each else []
+        else:
+            made = [runs.execute_together([one], [None], *where)[0] for one in each]
+        found |= zip(going_on, [run._replace(theta=None) for run in made], strict=True)
+        going_on = kept(table([[found[i] for i in going_on]]), n, going_on) if n else going_on
+    sweep = [found[i] for i in range(len(grid))]
+    changes = {"epochs": epochs, "rounds": rounds}
+    runs.save_sweep(sweep, folder, runs.sum_of([run.wall for run in sweep]), **changes)
+    return [run._replace(settings=run.settings | changes) for run in sweep]
+
+
+def kept(settings, n, numbers):
+    """Which settings of a round go on.
+
+    The best by area and the best by final value alternately, until there are ``n``; and of the
+    others, as what is slow at first may be best in the end, that with the smallest step, which for
+    S-DCP-D is η/(¼ + ε).
+
+    Parameters
+    ----------
+    settings : DataFrame
+        As ``table`` makes it, of the round.
+    n : int
+    numbers : sequence
+        What the rows of ``settings`` are called.
+
+    Returns
+    -------
+    list
+        ``n`` + 1 of ``numbers``, in their order; fewer where fewer can be judged.
+    """
+    able = _able(settings)
+    orders = [able.sort_values(name, ascending=False, kind="stable").index for name in _BY]
+    best = dict.fromkeys(row for pair in zip(*orders, strict=True) for row in pair)
+    chosen = [*best][:n]
+    others = able.drop(chosen)
+    steps = others.learning_rate / (0.25 + others.epsilon).fillna(1)
+    chosen += [steps.idxmin()] if len(steps) else []
+    return [numbers[row] for row in sorted(chosen)]
+
+
+def _rounds(settings):
+    return settings.get("rounds") or []
+
+
+def _able(settings):
+    """The settings that can be judged, as far as they have been trained."""
+    return settings[(settings.diverged == 0) & (settings.doubts == "")]
 
 
 def table(sweeps, published=None):
@@ -31,7 +113,8 @@ def table(sweeps, published=None):
     Returns
     -------
     DataFrame
-        algorithm, learning_rate, epsilon, lambda_hessian, trials, diverged (a count), doubts (why
+        algorithm, learning_rate, epsilon, lambda_hessian, trials, epochs (how many it ran),
+        dropped (after which round, counted from 1; 0: none), diverged (a count), doubts (why
         its likelihoods are not to be judged; empty where they may be); area, final
         and their standard errors area_se, final_se (NaN with one trial), of the trials that did not
         diverge; distance, the root-mean-square distance of the mean curve to the published one
@@ -44,7 +127,11 @@ def table(sweeps, published=None):
         alive = np.isfinite(final)
         row = {"algorithm": settings["algorithm"]}
         row |= {name: settings["hyperparameters"].get(name) for name in VALUES}
-        row |= {"trials": len(final), "diverged": int((~alive).sum())}
+        ran = run.curve.epoch.max()
+        ends = [end for end, _ in _rounds(settings) if end < ran]
+        over = ran < settings["epochs"] and _rounds(settings)
+        row |= {"trials": len(final), "epochs": ran, "dropped": len(ends) + 1 if over else 0}
+        row["diverged"] = int((~alive).sum())
         row["doubts"] = compare.doubts(run)
         for name, values in (("area", area[alive]), ("final", final[alive])):
             n = len(values)
@@ -82,7 +169,7 @@ def choose(settings, n_inner_iterations):
     dict
         group -> algorithm -> values, as in hyperparameters.yaml.
     """
-    stable = settings[(settings.diverged == 0) & (settings.doubts == "")]
+    stable = _able(settings[settings.dropped == 0])
     groups = {}
     for group, criterion in CRITERIA.items():
         best = stable.loc[stable.groupby("algorithm")[criterion].idxmax()]
@@ -112,8 +199,9 @@ def origin(sweeps):
     s, device = run.settings, run.provenance["device"]
     counts = "/".join(dict.fromkeys(str(len(sweep)) for sweep in sweeps))
     trials = f"{s['trials']} trial{'s' if s['trials'] > 1 else ''}"
+    rounds = "".join(f"{end:,g} (best {n} and the smallest step go on), " for end, n in _rounds(s))
     return (
-        f"{counts} settings each × {trials} × {s['epochs']:,g} epochs, seed {s['seed']}, "
+        f"{counts} settings each × {trials} × {rounds}{s['epochs']:,g} epochs, seed {s['seed']}, "
         f"{device}, {run.wall['finished'][:10]}"
     )
 
@@ -166,7 +254,10 @@ def describe(settings):
         errors = zip(shown[name], shown[f"{name}_se"], strict=True)
         texts = [f"{v:.3f}" + (f" ± {e:.3f}" if e == e else "") for v, e in errors]
         shown[name] = ["" if text == "nan" else text for text in texts]
+    shown["epochs"] = [f"{epochs:,g}" for epochs in shown.epochs]
+    shown["dropped"] = [f"round {number}" if number else "" for number in shown.dropped]
     shown["diverged"] = [f"{d} of {n}" for d, n in zip(shown.diverged, shown.trials, strict=True)]
     shown["distance"] = [f"{v:.2f}" if pd.notna(v) else "" for v in shown.distance]
-    columns = ["algorithm", *VALUES, "diverged", "area", "final", "distance"]
+    columns = ["algorithm", *VALUES, "epochs", "dropped", "diverged", "area", "final", "distance"]
+    columns += ["doubts"]
     return shown[columns].rename(columns=SYMBOLS)
