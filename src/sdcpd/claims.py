@@ -244,7 +244,7 @@ def nats_missed(evidence, on, group):
     own = measured[measured.algorithm == on["model"]] if measured is not None else ()
     if not len(own):
         raise NotJudged("not measured")
-    on["epochs"] = own.epochs.iloc[0]
+    evidence._far_enough(on, own.epochs.iloc[0], "models", 1)
     return compare.mean((np.maximum(own.trusted_log_z, own.bound) - own.log_z).to_numpy())
 
 
