@@ -81,9 +81,10 @@ def claims():
 
 
 def keep():
-    """Copy the claims and the pictures that the README shows from figures/."""
+    """Copy the claims from figures/, and those pictures of the README that are there."""
     KEPT.mkdir(parents=True, exist_ok=True)
-    for name in (*(f"{picture}.png" for picture in PICTURES), *CLAIMS):
+    made = [f"{name}.png" for name in PICTURES if (ROOT / f"figures/{name}.png").exists()]
+    for name in (*made, *CLAIMS):
         shutil.copyfile(ROOT / "figures" / name, KEPT / name)
 
 
