@@ -102,15 +102,13 @@ def failed_checks(evidence, on, group):
 
 def operations_ratio(evidence, on, group):
     """Counted operations of an update, one algorithm over the other; the same everywhere."""
-    counted = [
-        _timed(evidence, on, "operations", name)[on["of"]] for name in (on["one"], on["other"])
-    ]
-    return intervals.exact(counted[0] / counted[1])
+    one, other = _timed(evidence, on, "operations")
+    return intervals.exact(one[on["of"]] / other[on["of"]])
 
 
 def seconds_ratio(evidence, on, group):
     """Seconds of training, one algorithm over the other, in pairs of neighbouring repetitions."""
-    seconds = [np.array(_timed(evidence, on, "seconds", on[who])) for who in ("one", "other")]
+    seconds = map(np.array, _timed(evidence, on, "seconds"))
     return compare.ratio(*seconds, compare.geometric_mean)
 
 
@@ -257,9 +255,9 @@ def _difference(of_trials, evidence, on, group, *how):
     return compare.difference(*values)
 
 
-def _timed(evidence, on, what, algorithm):
+def _timed(evidence, on, what):
     try:
-        return evidence.timing[what][on["timed"]][algorithm]
+        return [evidence.timing[what][on["timed"]][on[who]] for who in ("one", "other")]
     except KeyError:
         raise NotJudged("not timed") from None
 
@@ -304,7 +302,7 @@ def paper_value(measure, on, evidence):
     if measure == "epochs_saved":
         if fast[0] >= slow.max() - on["below"]:  # before the published curve begins
             return None
-        return float(compare.epochs_saved(epochs, fast, slow, on["below"]))
+        return compare.epochs_saved(epochs, fast, slow, on["below"])
     if measure == "best_difference":
         return float(fast.max() - slow.max())
     if measure == "final_difference":
