@@ -743,3 +743,15 @@ def test_shares_are_shown_in_per_cent():
     assert shares == {
         *("epochs_saved", "diverged_over_epsilon", "diverged_in_grid", "share_of_valid_patterns")
     }
+
+
+def test_readme_table_is_that_of_the_committed_measurements():
+    """By today's rules: what the README shows follows from every number that is kept with it."""
+    kept = ROOT / "workflow/archive/figures"
+    text = ["part", "detail", "one", "other", "setting", "outcome", "note"]
+    measured = pd.read_csv(kept / "claims_measured.csv", dtype={"id": str})
+    measured[text] = measured[text].fillna("")
+    verdicts = claims.verdicts(measured, RULES["claims"])
+    table = plots.verdict_table(verdicts, measured, RULES["claims"])
+    shown = pd.read_csv(kept / "claims.csv", dtype=str).fillna("")
+    pd.testing.assert_frame_equal(table.astype(str), shown, check_dtype=False)
