@@ -884,10 +884,11 @@ def measurement_table(measured, claims):
 
 
 def _decisive(own, claim, column="ours"):
-    """The row whose measurement speaks most against the claim; one that was not run only if all."""
+    """The row whose measurement speaks most against the claim; if none was measured, the one that
+    makes the outcome."""
     known = own[own[column].notna()]
     if known.empty:
-        return own.iloc[0]
+        return own[own.outcome == judge.together(set(own.outcome))].iloc[0]
     ((how, bound),) = claim["holds_if"].items()
     if how == "between":
         return known.loc[(known[column] - np.mean(bound)).abs().idxmax()]
