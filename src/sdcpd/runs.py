@@ -234,7 +234,7 @@ def execute_together(
         raise RunError(f"runs side by side must have the same {', '.join(sorted(different))}")
     with ExitStack() as locks:
         for folder in filter(None, dict.fromkeys([checkpoints_in, *folders])):
-            locks.enter_context(_alone_in(Path(folder)))
+            locks.enter_context(alone_in(Path(folder)))
         where = folders, backend_name, data_folder, checkpoints_in
         return _execute_together(all_settings, *where, trials, refuse_used, keep)
 
@@ -308,7 +308,7 @@ def _execute_together(
 
 
 @contextmanager
-def _alone_in(folder):
+def alone_in(folder):
     """Until the end of this context no other process trains into ``folder``.
 
     The system takes the lock away when a process ends, however. One that is being killed gets
