@@ -3,14 +3,14 @@
     uv run python benchmarks/study.py status [--experiments caltech] [--folder results/paper]
     uv run python benchmarks/study.py run --experiments caltech --cores 2
 
-    status    a line for each sweep and group of runs: done, running, left, expected hours
-    run       all pieces that are not done, so many at a time, each a process at low priority
-    archive   everything that is finished in the folder, into workflow/archive
-    adopt     write what the archived tunings choose to hyperparameters.yaml
-    table1    Table 1, one model at a time
-    trusted   log Z of archived models that earlier versions evaluated by plain AIS alone
-    log_z     log Z of the final models of tuned groups and as published, estimated again
-    quality   images that these models generate: sharpness, diversity, distance
+    status        a line for each sweep and group of runs: done, running, left, expected hours
+    run           all pieces that are not done, so many at a time, each a process at low priority
+    archive       everything that is finished in the folder, into workflow/archive
+    adopt         write what the archived tunings choose to hyperparameters.yaml
+    table1        Table 1, one model at a time
+    trusted       log Z of archived models that earlier versions evaluated by plain AIS alone
+    hidden_modes  what plain AIS does not see of the final models, as published and tuned
+    quality       images that these models generate: sharpness, diversity, distance
 
 Each reads the workflow's configuration, of which `study` lists the pieces, and writes the
 workflow's run files; those of the archive are what `snakemake` then draws and judges. `run` can be
@@ -47,8 +47,8 @@ from sdcpd import (
     data,
     experiments,
     likelihood,
+    modes,
     quality,
-    repeat,
     runs,
     timing,
     training,
@@ -395,8 +395,8 @@ def table1(study):
     print(f"  to the end: {record['large_to_the_end']}")
 
 
-def log_z(study):
-    _measure(study, "log_z", repeat.estimate_log_z, study.config["log_z"])
+def hidden_modes(study):
+    _measure(study, "modes", modes.measure, study.config["hidden_modes"])
 
 
 def trusted(study):
@@ -491,7 +491,7 @@ COMMANDS = {
     "status": print_status,
     "table1": table1,
     "trusted": trusted,
-    "log_z": log_z,
+    "hidden_modes": hidden_modes,
     "quality": quality_,
     "archive": archive_,
     "adopt": adopt,

@@ -154,7 +154,7 @@ def listed(folder):
 
 def hashed(folder):
     """The same of the files themselves: all that belong to something that was computed."""
-    parts = ("runs", "sweeps", "log_z", "quality", "timing")
+    parts = ("runs", "sweeps", "modes", "quality", "timing")
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.rglob("*")

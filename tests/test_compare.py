@@ -1,11 +1,11 @@
-"""What is read off curves, against loops by hand; and whether intervals are what they say."""
+"""What is read off curves, against loops by hand."""
 
 import numpy as np
 import pytest
 from conftest import run_of
+from scipy.stats import ttest_1samp
 
 from sdcpd import compare
-from sdcpd.compare import Estimate
 
 NAN, INF = np.nan, np.inf
 EPOCHS = [0, 1, 2, 4, 6, 8]  # every 2, and one more
@@ -16,8 +16,8 @@ VALUES = [
 ]
 
 
-def width(estimate):
-    return estimate.high - estimate.low
+def ends(estimate):
+    return estimate.value, *estimate.interval(), estimate.trials
 
 
 # ------------------------------------------------------------------------ epochs saved
@@ -53,6 +53,12 @@ def test_epochs_saved_by_hand(fast, slow, expected):
     assert saved == pytest.approx(expected, abs=1e-12)
 
 
+def test_epochs_saved_below_the_best_and_where_the_slow_one_is_from_the_start():
+    epochs, fast, slow = np.array([0.0, 10, 20]), np.array([-9.0, -3, -3]), np.array([-9.0, -5, -1])
+    found = [compare.epochs_saved(epochs, fast, slow, below) for below in (0, 2, 4, 8)]
+    assert found == pytest.approx([-INF, 1 - 10 / 15, 1 - (10 * 4 / 6) / 10, np.nan], nan_ok=True)
+
+
 def test_epochs_saved_of_many_curves_at_once():
     rng = np.random.default_rng(1)
     epochs = np.cumsum(rng.integers(1, 5, 9)).astype(float)
@@ -65,33 +71,63 @@ def test_epochs_saved_of_many_curves_at_once():
         assert found[place] == pytest.approx(expected, abs=1e-12)
 
 
-def test_saved_is_that_of_the_mean_curves():
+@pytest.mark.parametrize("below", [0, 1.5])
+def test_saved_is_that_of_the_mean_curves(below):
     rng = np.random.default_rng(2)
     steps = np.array([-9, -7, -6, -5, -4, -3.0])
     fast, slow = (steps + rng.normal(0, 0.1, (5, 6)) + up for up in (1, 0))
-    found = compare.saved(run_of(EPOCHS, fast), run_of(EPOCHS, slow))
-    level = slow.mean(0).max()
+    found = compare.saved(run_of(EPOCHS, fast), run_of(EPOCHS, slow), below=below)
+    level = slow.mean(0).max() - below
     expected = 1 - reach(EPOCHS, fast.mean(0), level) / reach(EPOCHS, slow.mean(0), level)
     assert found.value == pytest.approx(expected) and found.trials == 5
-    assert found.low < found.value < found.high < 1
-    train = compare.saved(run_of(EPOCHS, fast), run_of(EPOCHS, slow), "train")
-    np.testing.assert_allclose(train, found)  # one nat higher, both
+    low, high = found.interval()
+    assert low < found.value < high < 1
+    train = compare.saved(run_of(EPOCHS, fast), run_of(EPOCHS, slow), "train", below)
+    np.testing.assert_allclose(ends(train), ends(found))  # one nat higher, both
 
 
 def test_saved_compares_common_epochs_and_trials_alive_in_both():
     fast = [[-9, -5, 0, -3, -1], [-9, -5, 0, NAN, NAN], [-9, -5, 0, -3, -1]]
     slow = [[-9, -6, -5, -3], [-9, -6, -5, 99], [-9, -6, -5, NAN]]
     runs = run_of([0, 2, 3, 4, 6], fast), run_of([0, 2, 4, 6], slow)
-    assert compare.saved(*runs) == pytest.approx((1 - 4 / 6, NAN, NAN, 1), nan_ok=True)
+    assert ends(compare.saved(*runs)) == pytest.approx((1 - 4 / 6, NAN, NAN, 1), nan_ok=True)
 
 
-def test_never_is_a_value_of_an_interval():
-    """Without its first trial the mean of the fast curve does not reach the level."""
+def test_never_is_an_end_of_an_interval():
+    """Of a fast curve that is above the level in the mean, but not by more than its spread."""
     slow = run_of([0, 10], [[-9, -3]] * 4)
     sometimes = compare.saved(run_of([0, 10], [[-9, 9]] + [[-9, -4]] * 3), slow)
-    assert sometimes.low == -INF and 0 < sometimes.value < sometimes.high < 1
+    low, high = sometimes.interval()
+    assert low == -INF and 0 < sometimes.value < high < 1
     never = compare.saved(run_of([0, 10], [[-9, -4]] * 4), slow)
-    assert never == Estimate(-INF, -INF, -INF, 4)
+    assert ends(never) == (-INF, -INF, -INF, 4)
+
+
+@pytest.mark.parametrize(("below", "trials"), [(0.25, 5), (1, 5), (1, 25)])
+def test_interval_of_saved_covers_the_truth(below, trials):
+    """Curves that rise by 2 nats, the fast in half the epochs; paired noise of each trial as a
+    whole and of each point."""
+    rng, epochs = np.random.default_rng(7), np.arange(0, 101, 2.0)
+    shape = [2 - 2 * np.exp(-epochs / width) for width in (15, 30)]
+    truth = compare.epochs_saved(epochs, *shape, below)
+    covered = 0
+    for _ in range(300):
+        shared = rng.normal(0, 0.3, (trials, 1)) * (epochs > 0)
+        fast, slow = (
+            line + shared + rng.normal(0, 0.1, (trials, 1)) + rng.normal(0, 0.03, (trials, 51))
+            for line in shape
+        )
+        low, high = compare.saved(
+            run_of(epochs, fast), run_of(epochs, slow), below=below
+        ).interval()
+        covered += low <= truth <= high
+    assert covered / 300 > 0.92
+
+
+def test_best_difference_is_of_the_mean_curves():
+    fast, slow = run_of([0, 2, 4], [[-9, -1, -3], [-9, -5, -3]]), run_of([0, 4], [[-9, -4]] * 2)
+    found = compare.best_difference(fast, slow)  # at epoch 2 there is no slow one to compare with
+    assert (found.value, found.trials) == (1, 2)
 
 
 # ------------------------------------------------------------------ one number a trial
@@ -109,6 +145,7 @@ def test_areas_leave_the_start_out():
             expected.append(total / 7 + up)
         np.testing.assert_allclose(compare.areas(run, part), expected)
     assert np.isnan(compare.areas(run)).tolist() == [False, False, True]
+    np.testing.assert_allclose(compare.areas(run, since=4)[0], (3.5 + 3.25) / -2)
     without = run_of(EPOCHS[1:], [values[1:] for values in VALUES])
     np.testing.assert_array_equal(compare.areas(without), compare.areas(run))
 
@@ -130,9 +167,25 @@ def test_roughness_is_of_evenly_spaced_evaluations(step):
     epochs = [step * epoch / 2 for epoch in EPOCHS]
     found = compare.roughness(run_of(epochs, VALUES))
     second = np.array([[-7 + 2 * 4 - 3, -4 + 2 * 3 - 3.5], [-6 + 2 * 5 - 1, -5 + 2 * 1 - 2]])
-    expected = np.abs(second[:, 0] - second[:, 1]) / np.sqrt(2)
+    expected = (second[:, 0] - second[:, 1]) ** 2 / 2
     np.testing.assert_allclose(found, [*expected, NAN])
     np.testing.assert_allclose(compare.roughness(run_of(epochs, VALUES), "train"), found)
+
+
+@pytest.mark.parametrize("prefix", ["", "trusted_"])
+def test_roughness_is_without_the_noise_of_the_estimates(prefix):
+    """Of a straight line and errors of known size, nothing in the mean; from epoch 40 on."""
+    rng, epochs = np.random.default_rng(8), np.arange(0, 201, 20.0)
+    errors = rng.uniform(0.1, 0.5, (2000, 11))
+    noisy = epochs / 100 + errors * rng.normal(size=errors.shape)
+    run = run_of(epochs, noisy, ais={})
+    curve = run.curve.sort_values(["trial", "epoch"])
+    curve[f"{prefix}test"], curve[f"{prefix}log_z_se"] = curve.test, errors.ravel()
+    whole, later = (compare.roughness(run._replace(curve=curve), since=e) for e in (0, 40))
+    assert abs(whole.mean()) < 0.03 and abs(later.mean()) < 0.03
+    assert compare.roughness(run._replace(curve=run.curve)).mean() > 0.5
+    rough = curve.assign(**{f"{prefix}test": curve[f"{prefix}test"] + (curve.epoch % 40 == 0)})
+    assert compare.roughness(run._replace(curve=rough)).mean() > 4  # ±2 about 0
 
 
 # ----------------------------------------------------------- validation, and one trial
@@ -172,50 +225,47 @@ def test_early_stopping_where_all_trials_have_diverged():
     assert table.empty and "test_end" in table and np.isnan(table.test.mean())
 
 
-def test_first_trial_alone():
-    """Its curve as far as the other run goes, the end included; it counts as one trial."""
+def test_a_run_beside_a_shorter_one():
+    """As far as the other goes, the end included, and with as many trials, the first."""
     run = run_of(EPOCHS, VALUES)
-    for first, last, expected in ((0, {}, EPOCHS), (0, {"epochs": 4}, [0, 1, 2, 4])):
-        one = compare.first_trial(run, **last)
-        epochs, values = compare.curves(one)
-        assert epochs.tolist() == expected and set(one.curve.trial) == {first}
-        np.testing.assert_array_equal(values, [VALUES[0][: len(expected)]])
-        assert one.settings == run.settings | {"trials": 1}
+    for trials, last, expected in ((1, {}, EPOCHS), (2, {"epochs": 4}, [0, 1, 2, 4])):
+        part = compare.until(run, trials=trials, **last)
+        epochs, values = compare.curves(part)
+        assert epochs.tolist() == expected and set(part.curve.trial) == set(range(trials))
+        np.testing.assert_array_equal(values, [row[: len(expected)] for row in VALUES[:trials]])
+        changes = {"trials": trials, "epochs": expected[-1]}
+        assert part.settings == run.settings | changes
     assert run.settings["trials"] == 3 and len(run.curve.trial.unique()) == 3
     later = run._replace(curve=run.curve[run.curve.trial > 0])  # whatever its number is
-    np.testing.assert_array_equal(compare.curves(compare.first_trial(later))[1], VALUES[1:2])
+    np.testing.assert_array_equal(compare.curves(compare.until(later, trials=1))[1], VALUES[1:2])
 
 
-# --------------------------------------------------------------------------- intervals
+# ------------------------------------------------------------------------------- pairs
 
 PAIRED = (compare.difference, compare.ratio)
 
 
-@pytest.mark.parametrize("statistic", [compare.mean, compare.maximum])
-def test_one_trial_has_no_interval_and_none_no_value(statistic):
-    np.testing.assert_equal(statistic(np.array([-3.0, NAN])), Estimate(-3.0, NAN, NAN, 1))
-    np.testing.assert_equal(statistic(np.array([NAN])), Estimate(NAN, NAN, NAN, 0))
-
-
-def test_one_pair_has_no_interval():
+def test_one_trial_has_no_interval_and_none_no_value():
+    for values, expected in (([-3.0, NAN], (-3.0, NAN, NAN, 1)), ([NAN], (NAN, NAN, NAN, 0))):
+        np.testing.assert_equal(ends(compare.mean(np.array(values))), expected)
     one, other = np.array([6.0]), np.array([2.0])
-    np.testing.assert_equal(compare.difference(one, other), Estimate(4, NAN, NAN, 1))
-    np.testing.assert_equal(compare.ratio(one, other), Estimate(3, NAN, NAN, 1))
-    np.testing.assert_equal(compare.range_of_means([one, other]), Estimate(4, NAN, NAN, 1))
+    np.testing.assert_equal(ends(compare.difference(one, other)), (4, NAN, NAN, 1))
+    np.testing.assert_allclose(ends(compare.ratio(one, other)), (3, NAN, NAN, 1))
+    np.testing.assert_equal(ends(compare.range_of_means([one, other])), (4, NAN, NAN, 1))
 
 
 def test_a_shift_of_all_pairs_is_found_exactly():
     trials = np.random.default_rng(3).integers(-99, 0, 10).astype(float)
-    assert compare.difference(trials + 0.5, trials) == Estimate(0.5, 0.5, 0.5, 10)
-    assert compare.ratio(4 * trials, trials) == Estimate(4, 4, 4, 10)
-    assert compare.range_of_means([trials, trials + 2, trials + 0.5]) == Estimate(2, 2, 2, 10)
+    assert ends(compare.difference(trials + 0.5, trials)) == (0.5, 0.5, 0.5, 10)
+    np.testing.assert_allclose(ends(compare.ratio(4 * trials, trials)), (4, 4, 4, 10))
+    assert ends(compare.range_of_means([trials, trials + 2, trials + 0.5])) == (2, 2, 2, 10)
 
 
 def test_a_diverged_trial_leaves_its_pair_out():
     one, other = np.array([1.0, 2, NAN, 4]), np.array([3.0, NAN, 5, 8])
-    assert compare.difference(one, other)[::3] == (-3, 2)
-    assert compare.ratio(one, other)[::3] == (2.5 / 5.5, 2)
-    assert compare.range_of_means([one, other])[::3] == (3, 2)
+    assert compare.difference(one, other)[:2] == (-3, 2)
+    assert compare.ratio(one, other)[:2] == (pytest.approx(2.5 / 5.5), 2)
+    assert compare.range_of_means([one, other])[:2] == (3, 2)
 
 
 def test_pairs_narrow_the_interval():
@@ -225,31 +275,16 @@ def test_pairs_narrow_the_interval():
     one, other = (shared + rng.normal(0, 0.1, 50) for _ in range(2))
     paired, mixed = compare.difference(one, other), compare.difference(one, rng.permutation(other))
     assert paired.value == pytest.approx(mixed.value)
-    assert width(paired) < width(mixed) / 5
+    assert np.ptp(paired.interval()) < np.ptp(mixed.interval()) / 5
 
 
-def test_width_is_that_of_the_normal_distribution():
-    values = np.random.default_rng(5).normal(size=1000)
-    found = compare.mean(values)
-    error = 1.959964 * values.std() / np.sqrt(1000)
-    assert found.value == pytest.approx(values.mean()) and found.trials == 1000
-    assert found.low == pytest.approx(values.mean() - error, abs=0.1 * error)
-    assert found.high == pytest.approx(values.mean() + error, abs=0.1 * error)
-
-
-def test_interval_of_the_mean_covers_it_in_95_of_100_data_sets():
-    """A percentile interval of 25 trials covers a little less."""
-    data_sets = np.random.default_rng(6).normal(size=(400, 25))
-    found = [compare.mean(values) for values in data_sets]
-    covered = np.mean([estimate.low <= 0 <= estimate.high for estimate in found])
-    assert 0.90 < covered < 0.97
-
-
-def test_statistics_other_than_the_mean():
+def test_ratios_of_spreads_and_of_geometric_means():
     one, other = np.array([1.0, 3, 8]), np.array([2.0, 4, 6])
     assert compare.ratio(one, other, compare.spread).value == pytest.approx(np.sqrt(13) / 2)
-    assert compare.difference(one, other, np.max).value == 2
-    assert compare.maximum(one)[::2] == (8, 8)
+    found = compare.ratio(one, other, compare.geometric_mean)
+    logs = np.log(one / other)
+    assert found.value == pytest.approx(np.exp(logs.mean()))
+    assert found.interval() == pytest.approx(np.exp(ttest_1samp(logs, 0).confidence_interval()))
 
 
 @pytest.mark.parametrize("compared", PAIRED)

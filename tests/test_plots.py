@@ -751,6 +751,7 @@ def measured(**columns):
             "experiment": "mnist",
             "n_hidden": 500,
             "part": "test",
+            "detail": "1 nats below",
             "one": "sdcp_d",
             "other": ["cd", "cg", "sdcp"],
             "setting": "as published",
@@ -773,7 +774,8 @@ def verdict_of(table):
 
 def test_verdict_shows_what_speaks_most_against_the_claim():
     row = verdict_of(measured())
-    assert row["as published"] == "10 % [never, 20 %] vs CG" and row.paper == "30 % vs CG"
+    assert row["as published"] == "10 % [never, 20 %] vs CG, 1 nats below"
+    assert row.paper == "30 % vs CG, 1 nats below"
     assert row.dataset == "MNIST" and row["holds if"] == "above 25 %" and row.tuned == ""
 
 
@@ -785,10 +787,15 @@ def test_verdict_says_why_nothing_was_measured():
 
 def test_measurements_one_a_row_with_their_intervals():
     table = plots.measurement_table(measured(), [CLAIM])
-    assert list(table["of"]) == ["vs CD, test", "vs CG, test", "vs S-DCP, test"]
+    others = "CD", "CG", "S-DCP"
+    assert list(table["of"]) == [f"vs {other}, 1 nats below, test" for other in others]
     assert list(table["paper"]) == ["40 %", "30 %", ""]
     assert list(table["ours [95 % interval]"])[1] == "10 % [never, 20 %]"
-    assert list(table.outcome) == ["holds", "fails", "undecided"]
+    assert list(table.outcome) == ["holds", "fails", "undecided"] and set(table.trials) == {"4"}
+    counted = measured(measure="range_over_epsilon", ours=np.inf, low=np.inf, high=np.inf)
+    table = plots.measurement_table(counted.assign(trials=np.inf, note="two diverged"), [CLAIM])
+    assert set(table["ours [95 % interval]"]) == {"diverges"} and set(table.trials) == {"exact"}
+    assert set(table.note) == {"two diverged"}
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,8 @@ def test_measures_of_images_that_are_known(small, tmp_path):
         share = 3 - distance  # of 110110, two pixels away; the others are three away
         assert 0 < share < 1 and share * 16 == round(share * 16)
         assert entropy == pytest.approx(entropy_of(share, 1 - share))
+        assert max(share, 1 - share) in table.largest.tolist()
+    assert table.largest[0] == 1
     read = pd.read_csv(tmp_path / "new" / "measurements.csv")
     pd.testing.assert_frame_equal(read, table, check_dtype=False, rtol=1e-9, atol=0)
 
@@ -169,6 +171,8 @@ def test_the_same_of_real_test_images(n_images, entropy, distance, small, tmp_pa
     """Of as many, from the first to the last."""
     measure([run_with(ONE_IMAGE)], tmp_path, n_images=n_images)
     real = about(tmp_path)["real"]
+    largest = real.pop("largest")
+    assert entropy_of(largest, 1 - largest) == pytest.approx(entropy) and largest >= 0.5
     assert real == {"entropy": pytest.approx(entropy), "distance": pytest.approx(distance)}
 
 

@@ -27,10 +27,15 @@ def test_large_datasets_come_from_the_archive_where_there_is_no_gpu(tmp_path):
     path.write_text(path.read_text().replace("learning_rate: 0.0012", "learning_rate: 0.0013"))
     _, printed = run(fresh, "-n", "figures/fig2_mnist.pdf", config=["scale=quick"])
     assert jobs(printed) == {"download": 1, "train": 1, "curves": 1}
-    # and log Z of the archived models says nothing of the new one
-    (fresh / "workflow/archive/log_z/mnist-as_published-500h/measurements.csv").unlink()
-    status, printed = run(fresh, "-n", "figures/log_z_mnist.md", config=["scale=quick"])
-    assert status == 0 and jobs(printed) == {"download": 1, "train": 1, "log_z": 1}, printed
+    # and the modes of the archived models say nothing of the new one
+    (fresh / "workflow/archive/modes/mnist-as_published-500h/measurements.csv").unlink()
+    status, printed = run(
+        fresh, "-n", "figures/figS_hidden_modes_mnist.pdf", config=["scale=quick"]
+    )
+    assert status == 0 and jobs(printed) == {"download": 1, "train": 1, "hidden_modes": 1}, printed
+    which = ["scale=quick", "measurements=again"]
+    _, printed = run(fresh, "-n", "figures/figS_hidden_modes_caltech.pdf", config=which)
+    assert jobs(printed) == {"download": 1, "hidden_modes": 1}
 
 
 @pytest.mark.parametrize(

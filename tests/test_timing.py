@@ -1,13 +1,14 @@
-"""Timing: all algorithms, the right updates counted, the warm-up left out."""
+"""Costs: operations by hand; all algorithms timed, the right updates, the warm-up left out."""
 
 import types
 
 import numpy as np
 import pytest
 
-from sdcpd import timing
+from sdcpd import ROOT, data, timing
 from sdcpd.algorithms import STEPS
 from sdcpd.engine import select
+from sdcpd.rbm import Parameters
 
 MODEL = {
     "n_visible": 6,
@@ -17,6 +18,35 @@ MODEL = {
     "n_inner_iterations": 3,
     "n_gibbs_steps_inner": 2,
 }
+
+
+# ------------------------------------------------------------------------- operations
+
+LARGE = MODEL | {"n_gibbs_steps": 24, "n_inner_iterations": 6, "n_gibbs_steps_inner": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "products"), [("cd", 51), ("pcd", 52), ("sdcp", 61), ("sdcp_d", 61)]
+)
+def test_operations_are_those_of_the_pseudo_code(name, products):
+    """Claims 2 and 3: K = dK′ costs 61 products instead of 51 (PCD: its chains begin with no
+    p(h | v)), the same random numbers, and the Hessian no product."""
+    found = timing.operations(**LARGE, algorithms=[name])[name]
+    assert found["products"] == products
+    assert found["random numbers"] == 24 * 5 * (6 + 3)
+    assert found["all arithmetic"] > 2 * products * 5 * 6 * 3
+
+
+def test_elementwise_operations_by_hand():
+    """What d more steps of S-DCP-D cost than those of S-DCP: G(1 − G), its average (3), + ε, the
+    quotient: seven for each parameter, and weights that are made of λ_H."""
+    d, n_parameters = 6, 3 * 6 + 6 + 3
+    found = timing.operations(**LARGE, algorithms=["sdcp", "sdcp_d"])
+    more = found["sdcp_d"]["all arithmetic"] - found["sdcp"]["all arithmetic"]
+    assert more == pytest.approx(7 * d * n_parameters, abs=3 * d * 3)
+
+
+# ---------------------------------------------------------------------------- seconds
 
 
 @pytest.mark.parametrize("engine", ["numpy", "numba"])
@@ -51,8 +81,8 @@ def test_updates_of_each_algorithm(n_updates, warm_up, monkeypatch):
     assert {name: values.tolist() for name, values in seconds.items()} == {
         name: [each, each] for name, each in cost.items()
     }
-    # The algorithms take turns within a trial.
-    turns = [name for name in [*STEPS, *STEPS] for _ in range(warm_up + n_updates)]
+    # The algorithms take turns within a trial, then backwards.
+    turns = [name for name in [*STEPS, *reversed(STEPS)] for _ in range(warm_up + n_updates)]
     assert [name for name, *_ in calls] == turns
     for name, theta, v, hyper in calls:
         inner = name in ("sdcp", "sdcp_d")
@@ -79,30 +109,64 @@ def test_rows_and_memory_are_those_of_a_training(monkeypatch):
     assert images[0].mean() == pytest.approx(0.13, abs=0.005)
 
 
+def test_images_and_model_that_are_given(monkeypatch):
+    """The next images each time, from the first again after the last."""
+    seen = []
+
+    def step(theta, memory, v, hyper, stream, engine):
+        seen.append((theta.W.copy(), v[0]))
+        return theta, memory
+
+    monkeypatch.setattr(timing, "STEPS", {"cd": step})
+    images = np.arange(42).reshape(7, 6)
+    theta = Parameters(np.ones((1, 3, 6), np.float32), np.zeros((1, 6)), np.zeros((1, 3)))
+    how = {"images": images, "theta": theta, "algorithms": ["cd"]}
+    timing.seconds_per_update(**MODEL, n_updates=1, trials=2, **how)
+    rows = [v[:, 0] // 6 for _, v in seen]
+    np.testing.assert_array_equal(rows[::2], [[0, 1, 2, 3, 4], [5, 6, 0, 1, 2]])
+    assert all((W == 1).all() for W, _ in seen)
+
+
+def test_images_and_model_are_as_real_as_they_can_be(monkeypatch):
+    small, said = timing._realistic({"n_visible": 9, "n_hidden": 4})
+    assert small["images"].shape == (16, 9) and said == "all patterns, an initial model"
+
+    def missing(name, *where):
+        raise data.DataError("not here")
+
+    monkeypatch.setattr(timing, "load", missing)
+    archived = (ROOT / "workflow/archive/runs/mnist/as_published/sdcp_d-500h/models.npz").exists()
+    given, said = timing._realistic({"n_visible": 784, "n_hidden": 500})
+    assert "images" not in given and said.startswith("synthetic rows, 13% on")
+    assert ("theta" in given) == archived == ("a trained model" in said)
+
+
 def test_table1_is_scaled_and_checked_by_one_trial_to_the_end(monkeypatch):
     """Two seconds an update: what is scaled and what is timed to the end agree."""
     calls = []
 
-    def measure(n_updates, trials, first, engine, algorithms=tuple(STEPS), **model):
+    def measure(n_updates, trials, first, engine, algorithms=tuple(STEPS), theta=None, **model):
         assert trials == 1 and "total_updates" not in model
         calls.append((model["n_visible"], n_updates, first, list(algorithms)))
         return {name: np.full(1, 2.0 + first) for name in algorithms}
 
     monkeypatch.setattr(timing, "seconds_per_update", measure)
     small = MODEL | {"n_updates": 10, "total_updates": 10}
-    large = MODEL | {"n_visible": 784, "n_updates": 3, "total_updates": 100}
+    large = LARGE | {"n_visible": 7, "n_updates": 3, "total_updates": 100}
     done = []
     how = {"report": lambda *what: done.append(what)}
     record = timing.table1(2, small, large, ["sdcp_d"], **how)
     assert calls == [
         *((6, 10, 0, [*STEPS]), (6, 10, 1, [*STEPS])),
-        *((784, 3, 0, [*STEPS]), (784, 3, 1, [*STEPS])),
-        (784, 100, 0, ["sdcp_d"]),
+        *((7, 3, 0, [*STEPS]), (7, 3, 1, [*STEPS])),
+        (7, 100, 0, ["sdcp_d"]),
     ]
     assert done == [(title, n) for title in ("Bars & Stripes", "Large datasets") for n in (5, 10)]
     assert record["seconds"]["Bars & Stripes"] == {name: [20.0, 30.0] for name in STEPS}
     assert record["seconds"]["Large datasets"] == {name: [200.0, 300.0] for name in STEPS}
     assert record["large_to_the_end"] == {"sdcp_d": 200.0}
+    assert record["operations"]["Large datasets"]["cd"]["products"] == 51
+    assert not record["on_gpu"] and "synthetic" in record["started"]["Large datasets"]
     assert record["settings"]["large"] == large and record["device"] and record["date"]
     assert timing.table1(2, small, large, [])["large_to_the_end"] == {}
 

@@ -40,7 +40,7 @@ def made(name):
     kind = (
         "samples" if name.endswith("samples") else "curves" if name.startswith("fig") else "table"
     )
-    kind = "grid" if "tuning" in name else kind
+    kind = "grid" if "tuning" in name or "modes" in name else kind
     return [f"figures/{name}.{suffix}" for suffix in MADE[kind]]
 
 
@@ -54,7 +54,12 @@ def test_smoke_makes_every_figure_and_table(project):
     if have_data():
         names += ["figS_tuning_bars_and_stripes_4h", "figS_sensitivity_bars_and_stripes"]
         names += ["fig2_mnist", "fig3_caltech", "fig4_kannada", "fig5_mnist_samples"]
-        names += ["figS_caltech_samples", "figS_kannada_samples", "claims", "log_z_mnist"]
+        names += [
+            "figS_caltech_samples",
+            "figS_kannada_samples",
+            "claims",
+            "figS_hidden_modes_mnist",
+        ]
     for name in names:
         for file in made(name):
             assert (project / file).stat().st_size > 100, file

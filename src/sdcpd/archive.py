@@ -75,7 +75,7 @@ def store(folder, target, keep_model=True):
     folder, goal = Path(folder), FOLDER / target
     goal.mkdir(parents=True, exist_ok=True)
     for part in sorted(folder.iterdir()):
-        if part.name.endswith((".json", ".csv", ".csv.gz")):
+        if part.name.endswith((".json", ".csv", ".csv.gz")) or part.name == "images.npz":
             shutil.copyfile(part, goal / part.name)
     if (folder / "models.npz").exists():
         _store_best(folder, goal, keep_model)
@@ -101,7 +101,7 @@ def write_sums():
     """List every file of a finished run with its checksum, anew."""
     parts = (
         file
-        for part in ("runs", "sweeps", "log_z", "quality", "timing")
+        for part in ("runs", "sweeps", "modes", "quality", "timing")
         for file in (FOLDER / part).rglob("*")
     )
     files = sorted(f for f in parts if f.is_file())

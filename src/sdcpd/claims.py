@@ -1,32 +1,37 @@
 """The verdict on each claim of the paper, from run files, by the rules in claims.yaml.
 
-A measure is a number with its interval over trials (``compare.Estimate``). A claim holds where the
-whole interval satisfies its rule, fails where none of it does, and is undecided else. It is judged
-with the hyperparameters that best explain the published curves, and again with those that every
-algorithm was tuned to; runs of a smaller budget than the paper's judge nothing.
+A measure is an ``intervals.Estimate``. A claim holds where its whole 95 % interval satisfies the
+rule, fails where none of it does, and is undecided else. Several comparisons must all hold; no
+correction is needed for that, but one failure among k counts only in an interval of 1 − .05/k, the
+first step of Holm's procedure. It is judged with the hyperparameters that best explain the
+published curves, and again with those that every algorithm was tuned to.
 """
 
 import re
+from collections import Counter
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from . import compare, sampling
+from . import compare, intervals, sampling
 from .algorithms import LABELS
 from .backend import key
-from .compare import Estimate
 from .data import bars_and_stripes
 from .engine import PLAIN
 
 AS_PUBLISHED = "as_published"
-MIN_TRIALS = 4  # below, no interval is worth the name
 SAMPLES = 100  # images of each trial, for the share of valid patterns
 STEPS = 200  # Gibbs steps from a random state, as in the paper
 
 
-class NotRun(Exception):
-    """What a claim needs has not been run, or with a smaller budget; the message says what."""
+class NotJudged(Exception):
+    """Why a claim has no measurement, and the outcome that this makes."""
+
+    def __init__(self, reason, outcome="not run"):
+        super().__init__(reason)
+        self.outcome = outcome
 
 
 class Evidence(NamedTuple):
@@ -34,44 +39,50 @@ class Evidence(NamedTuple):
 
     runs: dict  # (experiment, n_hidden, group) -> algorithm -> runs.Run
     sweeps: dict  # (experiment, n_hidden, kind) -> algorithm -> list of runs.Run
-    quality: dict  # (experiment, n_hidden, group) -> DataFrame of quality.measure
-    seconds: dict  # dataset as in Table 1 -> algorithm -> ndarray (trials,)
+    quality: dict  # (experiment, n_hidden, group) -> DataFrame and ``real`` of quality.measure
+    timing: dict  # a record of timing.table1; empty: not timed
     checks: pd.DataFrame  # the table of the notebook validation
     published: pd.DataFrame  # the published curves
     table1: pd.DataFrame  # the published Table 1
     figures: dict  # experiment -> number of its figure
-    budgets: dict  # what it must have: experiment, or (experiment, kind of sweep) -> epochs, and
-    # (experiment, "quality") -> generated images
+    budgets: dict  # experiment -> the paper's epochs; (experiment, "quality") -> images of a model
     seed: int
 
-    def run(self, on, algorithm, group):
-        """A run with the paper's number of epochs and enough trials."""
+    def pick(self, on, *which):
+        """Runs of (algorithm, group), as far and with as many trials as the shortest has.
+
+        ``on["epochs"]`` becomes how far that is.
+        """
         try:
-            run = self.runs[on["experiment"], on["n_hidden"], group][algorithm]
+            found = [self.runs[on["experiment"], on["n_hidden"], g][name] for name, g in which]
         except KeyError:
-            raise NotRun(f"{group} not run") from None
-        trials = run.settings["trials"]
-        if run.settings["epochs"] < self.budgets[on["experiment"]] or trials < MIN_TRIALS:
-            trials = f"{trials} trial{'s' if trials > 1 else ''}"
-            epochs = f"{run.settings['epochs']:.10g} of {self.budgets[on['experiment']]:,}"
-            raise NotRun(f"run with {trials} × {epochs} epochs only")
-        if doubts := compare.doubts(run):
-            raise NotRun(doubts)
-        return run
+            groups = dict.fromkeys(group for _, group in which)
+            raise NotJudged(f"{' or '.join(groups)} not run") from None
+        trials = min(run.settings["trials"] for run in found)
+        self._far_enough(on, min(run.settings["epochs"] for run in found), "run", trials)
+        found = [compare.until(run, on["epochs"], trials) for run in found]
+        if doubts := next(filter(None, map(compare.doubts, found)), ""):
+            raise NotJudged(doubts, "undecided")
+        return found
 
     def sweep(self, on, algorithm, kind):
-        """A sweep with the number of epochs that the study gives it."""
+        """The runs of a sweep; ``on["epochs"]`` becomes how many epochs they have."""
         try:
             sweep = self.sweeps[on["experiment"], on["n_hidden"], kind][algorithm]
         except KeyError:
-            raise NotRun(f"{kind} not run") from None
-        epochs = sweep[0].settings["epochs"]
-        needed = self.budgets[on["experiment"], kind.partition("_")[0]]
-        if epochs < needed:
-            raise NotRun(f"{kind} run with {epochs:.10g} of {needed:,} epochs only")
+            raise NotJudged(f"{kind} not run") from None
+        settings = sweep[0].settings
+        self._far_enough(on, settings["epochs"], f"{kind} run", settings["trials"])
         if doubts := next(filter(None, map(compare.doubts, sweep)), ""):
-            raise NotRun(doubts)
+            raise NotJudged(doubts, "undecided")
         return sweep
+
+    def _far_enough(self, on, epochs, what, trials):
+        on["epochs"], least = epochs, on.get("least_epochs", 0)
+        if epochs < least:
+            size = f"{trials} trial{'s' if trials > 1 else ''} × {epochs:.10g}"
+            of = f"{self.budgets[on['experiment']]:,}"
+            raise NotJudged(f"{what} with {size} of {of} epochs, judged from {least:,} on")
 
 
 # ------------------------------------------------------------------------------ measures
@@ -82,67 +93,80 @@ def failed_checks(evidence, on, group):
     """Number of checks of the notebook validation, of those named, that do not hold."""
     named = evidence.checks[evidence.checks.statement.str.contains(on["checks"])]
     if named.empty:
-        raise NotRun("not checked")
-    return _exact((named.holds != "yes").sum(), len(named))
+        raise NotJudged("not checked")
+    return intervals.exact((named.holds != "yes").sum())
 
 
-def time_ratio(evidence, on, group):
-    """Seconds of training, one algorithm over the other."""
-    if on["timed"] not in evidence.seconds:
-        raise NotRun("not timed")
-    seconds = evidence.seconds[on["timed"]]
-    if not {on["one"], on["other"]} <= set(seconds):
-        raise NotRun("not timed")
-    return compare.ratio(seconds[on["one"]], seconds[on["other"]])
+def operations_ratio(evidence, on, group):
+    """Counted operations of an update, one algorithm over the other; the same everywhere."""
+    counted = [
+        _timed(evidence, on, "operations", name)[on["of"]] for name in (on["one"], on["other"])
+    ]
+    return intervals.exact(counted[0] / counted[1])
+
+
+def seconds_ratio(evidence, on, group):
+    """Seconds of training, one algorithm over the other, in pairs of neighbouring repetitions."""
+    seconds = [np.array(_timed(evidence, on, "seconds", on[who])) for who in ("one", "other")]
+    return compare.ratio(*seconds, compare.geometric_mean)
 
 
 def epochs_saved(evidence, on, group):
-    """1 − (epoch of S-DCP-D / of the other), at the level that the other reaches at its best."""
-    fast = evidence.run(on, "sdcp_d", group)
-    slow = evidence.run(on, on["other"], on.get("other_group", group))
-    return compare.saved(fast, slow, on["part"])
+    """1 − (epoch of S-DCP-D / of the other) where both are so many nats below the other's best."""
+    return compare.saved(*_both(evidence, on, group), on["part"], on["below"])
+
+
+def best_difference(evidence, on, group):
+    """The best of S-DCP-D's mean curve minus that of the other's (nats)."""
+    return compare.best_difference(*_both(evidence, on, group), on["part"])
 
 
 def range_of_finals(evidence, on, group):
     """Largest minus smallest mean final log-likelihood of the five algorithms (nats)."""
-    finals = [compare.finals(evidence.run(on, name, group), on["part"]) for name in LABELS]
-    return compare.range_of_means(finals)
+    five = evidence.pick(on, *((name, group) for name in LABELS))
+    return compare.range_of_means([compare.finals(run, on["part"]) for run in five])
 
 
 def maximum(evidence, on, group):
-    """The highest log-likelihood of all trials and evaluations (nats)."""
-    return compare.maximum(compare.maxima(evidence.run(on, on["one"], group), on["part"]))
+    """Mean over trials of each trial's highest log-likelihood (nats), beside the highest of all."""
+    (run,) = evidence.pick(on, (on["one"], group))
+    best = compare.maxima(run, on["part"])
+    return compare.mean(best)._replace(note=f"the highest of all trials: {np.nanmax(best):.2f}")
 
 
 def final_difference(evidence, on, group):
     """Final log-likelihood of S-DCP-D minus that of the other (nats)."""
-    return _pairs(compare.difference, compare.finals, evidence, on, group)
+    return _difference(compare.finals, evidence, on, group)
 
 
 def area_difference(evidence, on, group):
-    """Mean log-likelihood over all epochs of S-DCP-D minus that of the other (nats)."""
-    return _pairs(compare.difference, compare.areas, evidence, on, group)
+    """Mean log-likelihood over the epochs of S-DCP-D minus that of the other (nats)."""
+    return _difference(compare.areas, evidence, on, group, on.get("since", 0))
 
 
-def roughness_ratio(evidence, on, group):
-    """Standard deviation of second differences, S-DCP-D over the other."""
-    return _pairs(compare.ratio, compare.roughness, evidence, on, group)
+def roughness_difference(evidence, on, group):
+    """Variance of second differences without that of AIS, S-DCP-D minus the other (nats²)."""
+    return _difference(compare.roughness, evidence, on, group, on.get("since", 0))
 
 
 def spread_ratio(evidence, on, group):
     """Standard deviation over trials of the final log-likelihood, S-DCP-D over the other."""
-    return _pairs(compare.ratio, compare.finals, evidence, on, group, compare.spread)
+    finals = (compare.finals(run, on["part"]) for run in _both(evidence, on, group))
+    return compare.ratio(*finals, compare.spread)
 
 
 def range_over_epsilon(evidence, on, group):
-    """Largest minus smallest mean over ε, λ_H = 0, where no trial diverged (nats)."""
-    sweep = _over_epsilon(evidence, on, group)
-    values = [compare.finals(run, on["part"]) for run in sweep]
-    return compare.range_of_means([v for v in values if np.isfinite(v).all()])
+    """Largest minus smallest mean final log-likelihood over ε (nats); ∞ if any trial diverged."""
+    finals = [compare.finals(run, on["part"]) for run in _over_epsilon(evidence, on, group)]
+    lost = [(~np.isfinite(values)).sum() for values in finals]
+    if any(lost):
+        note = f"diverged: {sum(lost)} trials, in {np.count_nonzero(lost)} of {len(lost)} ε"
+        return intervals.exact(np.inf, len(finals[0]), note=note)
+    return compare.range_of_means(finals)
 
 
 def diverged_over_epsilon(evidence, on, group):
-    """Share of the trials that diverged, over all ε, λ_H = 0."""
+    """Share of the trials that diverged, over all ε."""
     return compare.mean(_diverged(_over_epsilon(evidence, on, group)))
 
 
@@ -154,7 +178,7 @@ def diverged_in_grid(evidence, on, group):
 
 def share_of_valid_patterns(evidence, on, group):
     """Share of the samples after 200 Gibbs steps from random states that are bars or stripes."""
-    run = evidence.run(on, on["one"], group)
+    (run,) = evidence.pick(on, (on["one"], group))
     alive = np.flatnonzero(np.isfinite(run.theta.W).all((1, 2)))
     trials = [run.trials[row] for row in alive]
     keys = [key(evidence.seed, "valid", on["n_hidden"], group, trial) for trial in trials]
@@ -165,45 +189,85 @@ def share_of_valid_patterns(evidence, on, group):
 
 
 def sharpness_difference(evidence, on, group):
-    """Sharpness of generated images, mean |p − ½| of their pixels, S-DCP-D minus the other."""
-    return _quality_difference(evidence, on, group, "sharpness")
+    """Sharpness, mean |p − ½| of generated images' pixels, S-DCP-D minus the other.
+
+    Of trials of which neither model is collapsed: fewer than half as many classes, by the
+    exponential of their entropy, as as many real images have.
+    """
+    of, real, n_images = _images(evidence, on, group)
+    collapsed = of["entropy"] < real["entropy"] - np.log(2)
+    seen = []
+    for name in collapsed:
+        said = f"{LABELS[name]}: entropy {of['entropy'][name].mean():.2f}"
+        if "largest" in of:
+            said += f", largest class {of['largest'][name].mean():.0%}"
+        lost = collapsed[name].sum()
+        seen.append(said + f", {lost} of {len(collapsed)} collapsed" * bool(lost))
+    kept = of["sharpness"][~collapsed.any(axis=1)]
+    if kept.empty and len(collapsed):
+        raise NotJudged("; ".join(seen), "undecided")
+    # The standard deviation of what lies in [0, ½] is at most ¼.
+    margin = 0.25 / np.sqrt(n_images)
+    return compare.difference(*kept.to_numpy().T)._replace(margin=margin, note="; ".join(seen))
 
 
 def diversity_difference(evidence, on, group):
     """Entropy of the classes of generated images (nats), S-DCP-D minus the other."""
-    return _quality_difference(evidence, on, group, "entropy")
+    of, _, n_images = _images(evidence, on, group)
+    # The variance of −ln p over K classes is at most ¼ ln²(K − 1) + 1, that of the estimated
+    # entropy an n-th of it.
+    margin = np.sqrt((np.log(on["classes"] - 1) ** 2 / 4 + 1) / n_images)
+    return compare.difference(*of["entropy"].to_numpy().T)._replace(margin=margin)
 
 
-def _quality_difference(evidence, on, group, what):
-    trials = [evidence.run(on, name, group).settings["trials"] for name in ("sdcp_d", on["other"])]
+def _images(evidence, on, group):
+    """Column of quality.measure -> DataFrame of both algorithms, in trials that both have; the same
+    of real images; and of how many images."""
+    _both(evidence, on, group)
     try:
-        measured = evidence.quality[on["experiment"], on["n_hidden"], group]
+        measured, real = evidence.quality[on["experiment"], on["n_hidden"], group]
     except KeyError:
-        raise NotRun("not measured") from None
+        raise NotJudged("not measured") from None
     needed, images = evidence.budgets[on["experiment"], "quality"], measured.n_images.min()
     if images < needed:
-        raise NotRun(f"measured on {images} of {needed} images only")
-    values = measured.pivot(index="trial", columns="algorithm", values=what)
-    values = values.reindex(index=range(max(trials)), columns=["sdcp_d", on["other"]])
-    return compare.difference(*values.to_numpy().T)
+        raise NotJudged(f"measured on {images} of {needed} images only")
+    names, columns = ["sdcp_d", on["other"]], {"sharpness", "entropy", "largest"} & {*measured}
+    tables = {c: measured.pivot(index="trial", columns="algorithm", values=c) for c in columns}
+    return {c: t.reindex(columns=names).dropna() for c, t in tables.items()}, real, images
 
 
 MEASURES = (
-    *(failed_checks, time_ratio, epochs_saved, range_of_finals, maximum, final_difference),
-    *(area_difference, roughness_ratio, spread_ratio, range_over_epsilon, diverged_over_epsilon),
-    *(diverged_in_grid, share_of_valid_patterns, sharpness_difference, diversity_difference),
+    *(failed_checks, operations_ratio, seconds_ratio, epochs_saved, best_difference, maximum),
+    *(range_of_finals, final_difference, area_difference, roughness_difference, spread_ratio),
+    *(range_over_epsilon, diverged_over_epsilon, diverged_in_grid, share_of_valid_patterns),
+    *(sharpness_difference, diversity_difference),
 )
 MEASURES = {measure.__name__: measure for measure in MEASURES}
 
 
-def _pairs(statistic, of_trials, evidence, on, group, *how):
-    both = (evidence.run(on, name, group) for name in ("sdcp_d", on["other"]))
-    return statistic(*(of_trials(run, on["part"]) for run in both), *how)
+def _both(evidence, on, group):
+    return evidence.pick(on, ("sdcp_d", group), (on["other"], on.get("other_group", group)))
+
+
+def _difference(of_trials, evidence, on, group, *how):
+    values = (of_trials(run, on["part"], *how) for run in _both(evidence, on, group))
+    return compare.difference(*values)
+
+
+def _timed(evidence, on, what, algorithm):
+    try:
+        return evidence.timing[what][on["timed"]][algorithm]
+    except KeyError:
+        raise NotJudged("not timed") from None
 
 
 def _over_epsilon(evidence, on, group):
     sweep = evidence.sweep(on, "sdcp_d", f"sensitivity_{group}")
-    return [run for run in sweep if run.settings["hyperparameters"]["lambda_hessian"] == 0]
+    memory = [run.settings["hyperparameters"]["lambda_hessian"] for run in sweep]
+    own = [run for run, value in zip(sweep, memory, strict=True) if value == on["lambda_hessian"]]
+    if not own:
+        raise NotJudged(f"λ_H = {on['lambda_hessian']:g} not run")
+    return own
 
 
 def _diverged(sweep):
@@ -211,16 +275,12 @@ def _diverged(sweep):
     return np.mean([~np.isfinite(compare.finals(run)) for run in sweep], 0)
 
 
-def _exact(value, n):
-    return Estimate(float(value), float(value), float(value), n)
-
-
 # --------------------------------------------------------------------- the paper's values
 
 
 def paper_value(measure, on, evidence):
     """The same measure by the paper's published curves or Table 1; None if it shows neither."""
-    if measure == "time_ratio":
+    if measure == "seconds_ratio":
         seconds = evidence.table1[evidence.table1.dataset == on["timed"]].set_index("algorithm")
         return float(seconds["mean"][LABELS[on["one"]]] / seconds["mean"][LABELS[on["other"]]])
     curves = evidence.published[evidence.published.figure == evidence.figures.get(on["experiment"])]
@@ -239,32 +299,38 @@ def paper_value(measure, on, evidence):
     both = table[["sdcp_d", on["other"]]].dropna()
     epochs, (fast, slow) = both.index.to_numpy(float), both.to_numpy().T
     if measure == "epochs_saved":
-        return float(compare.epochs_saved(epochs, fast, slow))
+        return float(compare.epochs_saved(epochs, fast, slow, on["below"]))
+    if measure == "best_difference":
+        return float(fast.max() - slow.max())
     if measure == "final_difference":
         return float(fast[-1] - slow[-1])
     if measure == "area_difference":
         return float(np.trapezoid(fast - slow, epochs) / np.ptp(epochs))
-    if measure == "roughness_ratio":
-        return float(np.diff(fast, 2).std(ddof=1) / np.diff(slow, 2).std(ddof=1))
+    if measure == "roughness_difference":  # in which equal noise cancels
+        return float(np.diff(fast, 2).var(ddof=1) - np.diff(slow, 2).var(ddof=1))
     return None
 
 
 # ------------------------------------------------------------------------------ judgement
 
 
-def outcome(estimate, rule):
-    """``holds``, ``fails`` or ``undecided``: an Estimate by {above: x}, {below: x} or {between}."""
+def outcome(estimate, rule, comparisons=1):
+    """``holds``, ``fails`` or ``undecided``: an Estimate by {above: x}, {below: x} or {between}.
+
+    It holds in its 95 % interval; it fails only in that of 1 − .05/``comparisons``.
+    """
     ((how, bound),) = rule.items()
-    value, low, high, _ = estimate
-    if np.isnan(value) or np.isnan(low):
+    low, high = estimate.decisive()
+    lower, higher = estimate.decisive(comparisons)
+    if np.isnan(low) or np.abs(estimate.value - np.array(bound)).min() < estimate.margin:
         return "undecided"
     if how == "above":  # the bound itself is not enough
-        inside, outside = low > bound, high <= bound
+        inside, outside = low > bound, higher <= bound
     elif how == "below":
-        inside, outside = high < bound, low >= bound
+        inside, outside = high < bound, lower >= bound
     else:
         inside = bound[0] <= low and high <= bound[1]
-        outside = high < bound[0] or low > bound[1]
+        outside = higher < bound[0] or lower > bound[1]
     return "holds" if inside else "fails" if outside else "undecided"
 
 
@@ -279,19 +345,40 @@ def judge(claims, evidence):
     Returns
     -------
     DataFrame
-        id, measure, experiment, n_hidden, part, one, other, setting (``as published``, ``tuned``,
-        or empty where hyperparameters are of no consequence), paper, ours, low, high, trials,
-        outcome (``holds``, ``fails``, ``undecided``, ``not run``), note.
+        id, measure, experiment, n_hidden, part, detail, one, other, setting (``as published``,
+        ``tuned``, or empty where hyperparameters are of no consequence), paper, ours, low, high
+        (the 95 % interval), trials (inf: exact), epochs, of_epochs (the paper's), outcome
+        (``holds``, ``fails``, ``undecided``, ``not run``, ``not testable here``), note.
     """
     rows = []
     for claim in claims:
-        for place in claim["where"]:
-            others = place.get("other", [None])
-            for other in [others] if isinstance(others, str) else others:
-                on = place | ({"other": other} if other else {})
-                for setting, group in _settings(claim):
-                    rows.append(_measure(claim, on, setting, group, evidence))
+        wanted = [
+            (on, *setting)
+            for place in claim["where"]
+            for on in _each(place | _least(claim, place))
+            for setting in _settings(claim)
+        ]
+        together = Counter(_judged_together(on, setting) for on, setting, _ in wanted)
+        rows += [
+            _measure(claim, on, setting, group, evidence, together[_judged_together(on, setting)])
+            for on, setting, group in wanted
+        ]
     return pd.DataFrame(rows)
+
+
+def _each(place):
+    """A place for each combination of the values of what is a list in it."""
+    lists = {name: values for name, values in place.items() if isinstance(values, list)}
+    return [place | dict(zip(lists, each, strict=True)) for each in product(*lists.values())]
+
+
+def _least(claim, place):
+    least = claim.get("least_epochs", {})
+    return {"least_epochs": least[place["experiment"]]} if least else {}
+
+
+def _judged_together(on, setting):
+    return on["experiment"], on.get("n_hidden"), setting
 
 
 def _settings(claim):
@@ -301,23 +388,37 @@ def _settings(claim):
     return [tuned] if claim.get("only_tuned") else [("as published", AS_PUBLISHED), tuned]
 
 
-def _measure(claim, on, setting, group, evidence):
+def _measure(claim, on, setting, group, evidence, comparisons):
     row = {"id": str(claim["id"]), "measure": claim["measure"], "experiment": on["experiment"]}
-    row |= {"n_hidden": on.get("n_hidden"), "part": on.get("part", "")}
+    row |= {"n_hidden": on.get("n_hidden"), "part": on.get("part", ""), "detail": _detail(on)}
     row |= {"one": on.get("one", "sdcp_d"), "other": on.get("other", "")}
     row |= {"setting": setting, "paper": paper_value(claim["measure"], on, evidence)}
     try:
         found = MEASURES[claim["measure"]](evidence, on, group)
-        verdict, note = outcome(found, claim["holds_if"]), ""
-    except NotRun as reason:
-        found, verdict, note = Estimate(np.nan, np.nan, np.nan, 0), "not run", str(reason)
-    ours = {"ours": found.value, "low": found.low, "high": found.high, "trials": found.trials}
+        verdict, note = outcome(found, claim["holds_if"], comparisons), found.note
+    except NotJudged as reason:
+        found, verdict, note = intervals.NONE, reason.outcome, str(reason)
+    if claim.get("on_gpu") and not evidence.timing.get("on_gpu"):
+        verdict = "not testable here"
+    low, high = found.interval()
+    ours = {"ours": found.value, "low": low, "high": high, "trials": found.trials}
+    ours |= {"epochs": on.get("epochs"), "of_epochs": evidence.budgets.get(on["experiment"])}
     return row | ours | {"outcome": verdict, "note": note}
+
+
+def _detail(on):
+    """What tells measurements of one claim apart, besides algorithms and images."""
+    said = {
+        "below": "{:g} nats below".format,
+        "lambda_hessian": "λ_H = {:g}".format,
+        "of": str,
+    }
+    return ", ".join(say(on[name]) for name, say in said.items() if name in on)
 
 
 def together(outcomes):
     """One outcome of several that must all hold."""
-    for worst in ("fails", "not run", "undecided"):
+    for worst in ("fails", "not testable here", "not run", "undecided"):
         if worst in outcomes:
             return worst
     return "holds"
@@ -331,17 +432,15 @@ def verdict(by_setting):
     by_setting : dict
         setting -> outcome.
     """
-    if len(by_setting) == 1:
-        (only,) = by_setting.values()
-        names = {"holds": "reproduced", "fails": "not reproduced"}
-        return names.get(only, only)
+    outcomes = list(by_setting.values())
+    if len(set(outcomes)) == 1:
+        return {"holds": "reproduced", "fails": "not reproduced"}.get(outcomes[0], outcomes[0])
     published, tuned = by_setting["as published"], by_setting["tuned"]
-    if published == "holds":
-        names = {"holds": "reproduced", "not run": "reproduced as published, tuned not run"}
-        return names.get(tuned, "reproduced only as published")
     if published == "fails":
         return "reproduced only when tuned" if tuned == "holds" else "not reproduced"
-    return published
+    if (published, tuned) == ("holds", "fails"):
+        return "reproduced only as published"
+    return "not run" if published == "not run" else "undecided"
 
 
 def verdicts(measurements, claims):
@@ -351,7 +450,8 @@ def verdicts(measurements, claims):
     -------
     DataFrame
         id, place, claim, experiment, n_hidden, as published, tuned (outcomes; empty where the claim
-        has nothing to do with it) and verdict.
+        has nothing to do with it) and verdict, which says so where runs are shorter than the
+        paper's.
     """
     rows = []
     about = {str(claim["id"]): claim for claim in claims}
@@ -361,7 +461,12 @@ def verdicts(measurements, claims):
         row = {"id": name, "place": about[name]["place"], "claim": about[name]["claim"]}
         row |= {"experiment": experiment, "n_hidden": n}
         row |= {"as published": by.get("as published", ""), "tuned": by.get("tuned", "")}
-        rows.append(row | {"verdict": verdict(by)})
+        said = verdict(by)
+        measured = group[group.trials > 0]
+        epochs, of = measured.epochs.min(), measured.of_epochs.max()
+        if epochs < of:  # NaN where that is of no consequence
+            said += f", judged at {epochs:.10g} of {of:,.0f} epochs"
+        rows.append(row | {"verdict": said})
     return pd.DataFrame(rows)
 
 

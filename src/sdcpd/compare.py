@@ -1,29 +1,14 @@
-"""What is read off likelihood curves, with intervals over trials: speed, end, epochs saved.
+"""What is read off likelihood curves: speed, end, epochs saved; with intervals.Estimate.
 
 A curve here is an array (trials, points) of average log-likelihoods at common epochs, NaN from
-where a trial has diverged. Intervals are 95 % percentile intervals of a bootstrap over trials;
-where two algorithms are compared the same trials of both are drawn, as a trial of both begins with
-the same model and sees the images in the same order. One trial has no interval: NaN.
+where a trial has diverged. Two algorithms are compared trial by trial, in pairs.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from .intervals import NONE, Estimate, jackknife
 from .likelihood import AGREEMENT, likelihoods
-
-RESAMPLES = 4000
-SEED = 95
-
-
-class Estimate(NamedTuple):
-    """A value with its 95 % interval over trials."""
-
-    value: float
-    low: float
-    high: float
-    trials: int
 
 
 def doubts(run):
@@ -45,13 +30,14 @@ def curves(run, part="test"):
     return table.columns.to_numpy(float), table.to_numpy()
 
 
-def areas(run, part="test"):
+def areas(run, part="test", since=0):
     """Area under the curve of each trial, divided by its length: the mean over all epochs.
 
-    From the first evaluation after the start: all algorithms start from the same models.
+    From the first evaluation after the start, as all algorithms start from the same models; and
+    not before epoch ``since``.
     """
     epochs, values = curves(run, part)
-    later = epochs > 0
+    later = (epochs > 0) & (epochs >= since)
     with np.errstate(invalid="ignore"):  # evaluated once only: NaN
         return np.trapezoid(values[:, later], epochs[later]) / np.ptp(epochs[later])
 
@@ -88,36 +74,56 @@ def early_stopping(run):
 _PARTS = ["train", "valid", "test"]
 
 
-def first_trial(run, epochs=np.inf):
-    """The first trial of a run alone, as far as ``epochs``: beside a run of one trial."""
-    curve = run.curve[(run.curve.trial == run.curve.trial.min()) & (run.curve.epoch <= epochs)]
-    return run._replace(curve=curve, settings=run.settings | {"trials": 1})
+def until(run, epochs=np.inf, trials=None):
+    """The run as far as ``epochs``, with its first ``trials`` (all): beside a shorter one."""
+    numbers = sorted(set(run.curve.trial))[:trials]
+    curve = run.curve[run.curve.trial.isin(numbers) & (run.curve.epoch <= epochs)]
+    ends = min(epochs, run.settings["epochs"])
+    return run._replace(
+        curve=curve, settings=run.settings | {"trials": len(numbers), "epochs": ends}
+    )
 
 
-def roughness(run, part="test"):
-    """Standard deviation of the second differences of each trial, at evenly spaced evaluations."""
+def roughness(run, part="test", since=0):
+    """Variance of the second differences of each trial (nats²), less that of the estimates' noise.
+
+    Of evenly spaced evaluations from epoch ``since`` on. Estimates with independent errors of the
+    recorded standard errors of log Z add to the variance what a quadratic form of these says, some
+    six times their square; it is subtracted. A smooth curve has about 0, a single one maybe less.
+    """
     epochs, values = curves(run, part)
     step = np.diff(epochs).max()
-    even = np.isclose(epochs / step, np.rint(epochs / step)) & (epochs > 0)
-    return np.diff(values[:, even], 2).std(1, ddof=1)
+    even = np.isclose(epochs / step, np.rint(epochs / step)) & (epochs > 0) & (epochs >= since)
+    found = np.diff(values[:, even], 2).var(1, ddof=1)
+    name = likelihoods(run.curve, part).name.removesuffix(part) + "log_z_se"
+    if name not in run.curve:  # exact
+        return found
+    errors = run.curve.pivot(index="trial", columns="epoch", values=name).to_numpy()[:, even]
+    second = np.diff(np.eye(errors.shape[1]), 2, axis=0)  # of each evaluation's share in them
+    second -= second.mean(0)
+    return found - errors**2 @ (second**2).sum(0) / (len(second) - 1)
 
 
-def epochs_saved(epochs, fast, slow):
-    """1 − (epoch of ``fast`` / epoch of ``slow``) at the level that ``slow`` reaches at its best.
+def epochs_saved(epochs, fast, slow, below=0.0):
+    """1 − (epoch of ``fast`` / epoch of ``slow``) where they are ``below`` less than slow's best.
 
     Parameters
     ----------
     epochs : ndarray, shape (points,)
     fast, slow : ndarray, shape (..., points)
         Mean curves.
+    below : float
+        Nats.
 
     Returns
     -------
     ndarray (...)
-        −inf where ``fast`` never gets there.
+        −inf where ``fast`` never gets there; NaN where ``slow`` is there from the start.
     """
-    level = slow.max(-1, keepdims=True)
-    return 1 - _reaches(epochs, fast, level) / _reaches(epochs, slow, level)
+    level = slow.max(-1, keepdims=True) - below
+    there, own = (_reaches(epochs, values, level) for values in (slow, fast))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(there > epochs[0], 1 - own / there, np.nan)
 
 
 def _reaches(epochs, values, level):
@@ -135,75 +141,95 @@ def _reaches(epochs, values, level):
     return np.where(point < 0, np.inf, reached)
 
 
-def saved(fast, slow, part="test"):
-    """``epochs_saved`` by the mean curves of two runs."""
-    epochs, f = curves(fast, part)
-    others, s = curves(slow, part)
-    common = np.isin(epochs, others)
-    f, s = f[:, common], s[:, np.isin(others, epochs)]
-    both = _both(f[:, -1], s[:, -1])
-    epochs, f, s = epochs[common], f[both], s[both]
-    return _paired(lambda rows: epochs_saved(epochs, f[rows].mean(-2), s[rows].mean(-2)), len(f))
+def saved(fast, slow, part="test", below=0.0):
+    """``epochs_saved`` by the mean curves of two runs; −inf is a value, and an end of intervals.
+
+    The slow one reaches the level with some epoch. Of the fast one at any epoch minus the slow one
+    at that epoch, trial by trial, there is a t interval; the fast one gets there at the latest when
+    this is first above zero, at the earliest when its upper end first is.
+    """
+    epochs, f, s = _common(fast, slow, part)
+    if not len(f):
+        return NONE
+    mean_of_slow = s.mean(0)
+    level = np.array([mean_of_slow.max() - below])
+    there = float(_reaches(epochs, mean_of_slow, level))
+    at_level = np.array([np.interp(there, epochs, values) for values in s])
+    difference = f - at_level[:, None]
+    error = difference.std(0, ddof=1) / np.sqrt(len(f)) if len(f) > 1 else np.nan
+
+    def by(values):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            took = _reaches(epochs, values, np.zeros(1))
+            return 1 - took / there if there > epochs[0] else np.nan
+
+    middle = difference.mean(0)
+    return Estimate(
+        float(epochs_saved(epochs, f.mean(0), mean_of_slow, below)),
+        len(f),
+        lambda quantile: (by(middle - quantile * error), by(middle + quantile * error)),
+    )
+
+
+def best_difference(fast, slow, part="test"):
+    """The best of the mean curve of one run minus that of the other, at common epochs (nats)."""
+    _, f, s = _common(fast, slow, part)
+    return jackknife(lambda rows: f[rows].mean(0).max() - s[rows].mean(0).max(), len(f))
 
 
 def mean(values):
     """The mean over trials of one number a trial."""
     values = values[np.isfinite(values)]
-    return _paired(lambda rows: values[rows].mean(-1), len(values))
+    return jackknife(lambda rows: values[rows].mean(), len(values))
 
 
-def maximum(values):
-    """The maximum over trials of one number a trial."""
-    values = values[np.isfinite(values)]
-    return _paired(lambda rows: values[rows].max(-1), len(values))
-
-
-def difference(one, other, statistic=np.mean):
-    """statistic(one) − statistic(other) of one number a trial, in pairs."""
-    both = _both(one, other)
-    one, other = one[both], other[both]
-    return _paired(lambda r: statistic(one[r], -1) - statistic(other[r], -1), len(one))
+def difference(one, other):
+    """mean(one) − mean(other) of one number a trial, in pairs."""
+    one, other = _both(one, other)
+    return jackknife(lambda rows: (one[rows] - other[rows]).mean(), len(one))
 
 
 def ratio(one, other, statistic=np.mean):
-    """statistic(one) / statistic(other) of one number a trial, in pairs."""
-    both = _both(one, other)
-    one, other = one[both], other[both]
-    return _paired(lambda r: statistic(one[r], -1) / statistic(other[r], -1), len(one))
+    """statistic(one) / statistic(other) of one positive number a trial, in pairs."""
+    one, other = _both(one, other)
+    return jackknife(
+        lambda rows: np.log(statistic(one[rows]) / statistic(other[rows])),
+        len(one),
+        np.exp,
+    )
 
 
 def range_of_means(rows):
     """Largest minus smallest mean over trials, of several rows of one number a trial, in pairs."""
     rows = np.array(rows)
     rows = rows[:, np.isfinite(rows).all(0)]
-    return _paired(lambda r: np.ptp(rows[:, r].mean(-1), 0), rows.shape[1])
+    return jackknife(lambda trials: np.ptp(rows[:, trials].mean(1)), rows.shape[1])
 
 
-def spread(values, axis):
+def geometric_mean(values):
+    """For ``ratio``: that of two geometric means is the mean of the ratios of the pairs."""
+    return np.exp(np.log(values).mean())
+
+
+def spread(values):
     """Standard deviation over trials, for ``ratio``."""
-    return values.std(axis, ddof=1)
+    return values.std(ddof=1)
 
 
 def _both(one, other):
     """The trials that both have and in which neither diverged."""
     if len(one) != len(other):
         raise ValueError(f"{len(one)} and {len(other)} trials cannot be compared in pairs")
-    return np.isfinite(one) & np.isfinite(other)
+    alive = np.isfinite(one) & np.isfinite(other)
+    return one[alive], other[alive]
 
 
-def _paired(function, n_trials):
-    """``function`` of the trials as they are, and its interval over resampled trials.
-
-    ``function`` takes numbers of trials, shape (..., n_trials).
-    """
-    if n_trials == 0:
-        return Estimate(np.nan, np.nan, np.nan, 0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        value = float(function(np.arange(n_trials)))
-        if n_trials == 1:
-            return Estimate(value, np.nan, np.nan, 1)
-        rows = np.random.default_rng(SEED).integers(n_trials, size=(RESAMPLES, n_trials))
-        found = np.sort(function(rows))
-    # Order statistics, not interpolated: −inf ("never") is a value like any other.
-    low, high = found[int(0.025 * RESAMPLES)], found[int(0.975 * RESAMPLES) - 1]
-    return Estimate(value, float(low), float(high), n_trials)
+def _common(fast, slow, part):
+    """Common epochs of two runs, and their curves in trials that diverged in neither."""
+    epochs, f = curves(fast, part)
+    others, s = curves(slow, part)
+    f, s = f[:, np.isin(epochs, others)], s[:, np.isin(others, epochs)]
+    if len(f) != len(s):
+        raise ValueError(f"{len(f)} and {len(s)} trials cannot be compared in pairs")
+    alive = np.isfinite(f[:, -1]) & np.isfinite(s[:, -1])
+    return epochs[np.isin(epochs, others)], f[alive], s[alive]

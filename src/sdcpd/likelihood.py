@@ -147,10 +147,12 @@ class TrustedLogZ(NamedTuple):
 
 
 AGREEMENT = 0.5  # nats; what differs by less agrees
-CHAINS = 4  # of the search, a particle
+CHAINS = 6  # of the search, a particle
+CANDIDATES = 32  # of the modes: between each two of them another one may lie
 MODES = 6  # bases at most, besides the two means over images
 BROAD = 3  # times the temperatures where AIS starts from one of these
 DISTINCT = 0.05  # modes differ in at least this share of the pixels
+REPEATS = (1, 4)  # times the temperatures, until the estimate agrees
 TO_TELL, TO_THE_END = 20, 200  # iterations of mean field: until it shows which mode it goes to; all
 
 
@@ -199,13 +201,14 @@ def trusted_log_z(
     chains, and the best MODES distinct modes; from the first two, which are further from the
     model, with BROAD times the temperatures.
 
-    Each sees its own surroundings well and others by chance. So the states are divided into
-    cells, v being in that of the base under which it has the largest probability, and each base
-    estimates the weight of its own cell: where w are the weights of its particles v,
-    E[w 1(v in cell k)] = Z p(cell k). The sum over k is unbiased for Z, as every base alone is. An
+    Each sees its own surroundings well and others by chance. So the states are shared out among
+    the bases, v to base k by φ_k(v) = q_k(v) / Σ_l q_l(v), q_k being the base's probability, and
+    each estimates what is its own: where w are the weights of its particles v,
+    E[w φ_k(v)] = Z E_p[φ_k]. The sum over k is unbiased for Z, as every base alone is. An
     unbiased estimate is e^a times too large with a probability of at most e^−a (Markov), while
     one that misses a mode is too small by as much as the mode weighs: hence a sum of all that is
-    found, and ``agrees``, which asks whether any base alone or the bound says more.
+    found, and ``agrees``, which asks whether any base alone or the bound says more. Where it does,
+    there is another try with REPEATS times the temperatures.
 
     Parameters
     ----------
@@ -222,34 +225,45 @@ def trusted_log_z(
     xp = engine.xp
     search = CHAINS * n_particles, n_temperatures
     ends, modes, bounds = find_modes(theta, images, key, *search, engine)
+    _, alone = mean_field(theta, xp.asarray(np.round(modes))[None], 0)
+    image_bound = float(to_host(alone).max())
+    bound = max(float(bounds.max()), image_bound)
     means = {"data": to_host(images.mean(0, dtype=xp.float64)), "chains": ends.mean(0)}
     means |= {f"mode {number}": mode for number, mode in enumerate(modes, 1)}
+    for factor in REPEATS:
+        how = key_of(key.tolist(), factor), n_particles, n_temperatures * factor, engine
+        *log_z, bases = _from_bases(theta, means, *how)
+        found = TrustedLogZ(*log_z, bound, image_bound, bases, modes[0])
+        if found.agrees:
+            break
+    return found
+
+
+def _from_bases(theta, means, key, n_particles, n_temperatures, engine):
+    """log Z, its error, its effective sample size, and each base alone; see ``trusted_log_z``."""
     logits = np.stack([logit_of_mean(mean) for mean in means.values()])
     bases, terms = {}, []
     for number, (name, mean) in enumerate(means.items()):
         how = n_particles, n_temperatures * (BROAD if number < 2 else 1), None, engine
         found, particles, weights = _annealed(theta, mean, [key_of(key.tolist(), name)], *how)
-        v = to_host(particles[0]).astype(np.float64)
-        cell = (v @ logits.T - np.logaddexp(0, logits).sum(1)).argmax(1)
-        own = np.where(cell == number, weights[0], -np.inf) - np.log(n_particles)
-        terms.append(own)
+        log_q = to_host(particles[0]).astype(np.float64) @ logits.T
+        log_q -= np.logaddexp(0, logits).sum(1)
+        share = log_q[:, number] - np.logaddexp.reduce(log_q, 1)
+        terms.append(share + weights[0] - np.log(n_particles))
         alone = (float(value[0]) for value in found)
-        bases[name] = (*alone, float(np.logaddexp.reduce(own)))
+        bases[name] = (*alone, float(np.logaddexp.reduce(terms[-1])))
     value = np.logaddexp.reduce(np.concatenate(terms))
     shares = np.exp(np.stack(terms) - value)  # their sum is 1
-    how_sure = np.sqrt(n_particles * shares.var(1, ddof=1).sum()), 1 / (shares**2).sum()
-    _, alone = mean_field(theta, xp.asarray(np.round(modes))[None], 0)
-    image_bound = float(to_host(alone).max())
-    bound = max(float(bounds.max()), image_bound)
-    return TrustedLogZ(float(value), *map(float, how_sure), bound, image_bound, bases, modes[0])
+    error = np.sqrt(n_particles * shares.var(1, ddof=1).sum())
+    return float(value), float(error), float(1 / (shares**2).sum()), bases
 
 
 def find_modes(theta, images, key, n_chains, n_steps, engine):
     """Where a model may have its weight, in the data or far from them.
 
     Chains from training images and from noise of every density run for ``n_steps``. From where
-    they are, and from halfway between the best that are found, mean-field distributions give
-    bounds on log Z; of chains of one mode mean field is finished once.
+    they are, and from halfway between each two of the best that are found, mean-field
+    distributions lead to modes; those of the best distinct ones are finished.
 
     Returns
     -------
@@ -269,10 +283,11 @@ def find_modes(theta, images, key, n_chains, n_steps, engine):
     for _ in range(n_steps):
         chain.step()
     ends = chain.images().astype(xp.float64)
-    found, _ = _best_distinct(theta, ends, TO_TELL, 2 * MODES)
+    found, _ = _best_distinct(theta, ends, TO_TELL, CANDIDATES)
     one, other = np.triu_indices(len(found))  # of a mode and itself, too
     between = xp.asarray((found[one] + found[other]) / 2)[None]
-    return to_host(ends[0]), *_best_distinct(theta, between, TO_THE_END, MODES)
+    found, _ = _best_distinct(theta, between, TO_TELL, 2 * MODES)
+    return to_host(ends[0]), *_best_distinct(theta, xp.asarray(found)[None], TO_THE_END, MODES)
 
 
 def _best_distinct(theta, v, n_iterations, n):

@@ -548,6 +548,83 @@ def sample_grids(runs, images, image_shape, paper_budget, n_steps):
     return figure
 
 
+def span(values, digits=1):
+    """The smallest and the largest of numbers as text, or the one that both are."""
+    texts = [f"{value:.{digits}f}" for value in (np.min(values), np.max(values))]
+    return " … ".join(dict.fromkeys(texts))
+
+
+def hidden_modes(measured, images, real, image_shape, title, lines):
+    """What plain AIS does not see: likelihoods, the modes, and where chains end.
+
+    Parameters
+    ----------
+    measured : DataFrame
+        As ``modes.measure`` makes it.
+    images : dict
+        algorithm -> ndarray (1 + n, m): the mode, and the ends of n chains that began in noise.
+    real : ndarray of uint8, (n, m), or None
+        Test images; None where the data are not at hand.
+    """
+    names = list(dict.fromkeys(measured.algorithm))
+    n = len(names)
+    figure = plt.figure(figsize=(13, 0.7 * n + 2))
+    grid = figure.add_gridspec(n + 1, 2, width_ratios=(4, 7))
+    axis = figure.add_subplot(grid[:n, 0])
+    for row, name in enumerate(names):
+        own, (color, marker) = measured[measured.algorithm == name], STYLES[name]
+        highest = (own.trusted_test + own.trusted_log_z - own.bound).min()
+        axis.plot(own.test, [row] * len(own), marker, mfc="white", color=color, ms=6)
+        axis.plot(own.trusted_test, [row] * len(own), "x", color=color, ms=6)
+        axis.plot(highest, row, "|", color="red", ms=16, mew=1.5)
+        if (refuted(own.log_z, own.bound)).any():
+            axis.plot([highest, own.test.max()], [row, row], color="red", lw=1, ls=":")
+    axis.set_yticks(range(n), [LABELS[name] for name in names])
+    axis.set_ylim(n - 0.5, -0.5)
+    axis.set_xlabel("test: average log-likelihood (nats)")
+    line = mpl.lines.Line2D
+    handles = [
+        line([], [], color="0.3", marker="o", mfc="white", lw=0),
+        line([], [], color="0.3", marker="x", lw=0),
+        line([], [], color="red", marker="|", ms=12, mew=1.5, lw=0),
+    ]
+    labels = ["plain AIS", "trusted estimate", "at most, by the bound on log Z"]
+    figure.legend(handles, labels, loc="lower left", ncols=3, fontsize=8)
+    for row, name in enumerate(names):
+        own, (mode, *ends) = measured[measured.algorithm == name], images[name].astype(float)
+        axis = figure.add_subplot(grid[row, 1])
+        _strips(axis, [[mode], ends], image_shape)
+        if row == 0:
+            axis.set_title("the mode | the last states of chains that began in noise", loc="left")
+        n, counts = own.chains.sum(), (own.from_images.sum(), own.from_noise.sum())
+        from_images, from_noise = (f"{count / n:.0%}" for count in counts)
+        text = f"ending in the mode:\n{from_images} from images\n{from_noise} from noise"
+        axis.text(1.01, 0.5, text, transform=axis.transAxes, va="center", fontsize=7.5)
+    axis = figure.add_subplot(grid[-1, 1])
+    if real is None:
+        axis.set_axis_off()
+        axis.text(0, 0.5, "real test images: the data are not at hand", va="center")
+    else:
+        _strips(axis, [real], image_shape)
+        axis.text(
+            1.01, 0.5, "real test images", transform=axis.transAxes, va="center", fontsize=7.5
+        )
+    _headline(figure, title, lines)
+    return figure
+
+
+def _strips(axis, groups, image_shape):
+    """Groups of images (N, m) in one row, with wider gaps between groups."""
+    blank = np.full((image_shape[0] + 2, 8), np.nan)
+    parts = []
+    for group in groups:
+        shaped = np.asarray(group, float).reshape(-1, *image_shape)
+        parts += [np.pad(image, 1, constant_values=0.5) for image in shaped] + [blank]
+    axis.imshow(np.hstack(parts[:-1]), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axis.set(xticks=[], yticks=[], anchor="W", frame_on=False)
+    axis.grid(False)
+
+
 def tile(images, image_shape, gap=0.5):
     """Images (N, m) as one square picture with grey gaps between them."""
     rows, columns = image_shape
@@ -609,11 +686,8 @@ def reconstructions(snapshots, image_shape):
     n = len(snapshots["images"])
     figure, axes = plt.subplots(len(rows), 1, figsize=(0.75 * n + 1.2, 0.85 * len(rows)))
     for axis, images, name in zip(axes, rows, names, strict=True):
-        strip = np.hstack([np.pad(v.reshape(image_shape), 1, constant_values=0.5) for v in images])
-        axis.imshow(strip, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        _strips(axis, [images], image_shape)
         axis.set_ylabel(name, rotation=0, ha="right", va="center")
-        axis.set(xticks=[], yticks=[])
-        axis.grid(False)
     figure.tight_layout()
     return figure
 
@@ -800,9 +874,10 @@ def measurement_table(measured, claims):
                 "setting": row.setting,
                 "paper": form(row.paper) if pd.notna(row.paper) else "",
                 "ours [95 % interval]": _ours(row, against=False),
-                "trials": row.trials or "",
+                "trials": "exact" if np.isinf(row.trials) else f"{row.trials:.0f}",
                 "holds if": rule_text(about[row.id]),
                 "outcome": row.outcome,
+                "note": row.note if row.trials else "",
             }
         )
     return pd.DataFrame(rows)
@@ -836,10 +911,9 @@ def _paper(own, claim):
 
 
 def _against(row):
-    if not row.other:
-        return ""
     one = "" if row.one == "sdcp_d" else f"{LABELS[row.one]} "
-    return f"{one}vs {LABELS[row.other]}"
+    other = f"{one}vs {LABELS[row.other]}" if row.other else ""
+    return ", ".join(part for part in (other, row.detail) if part)
 
 
 def rule_text(claim):
@@ -864,4 +938,4 @@ def _share(value):
 
 
 def _number(value):
-    return f"{value:.2f}".replace("-", "−")
+    return "diverges" if value == np.inf else f"{value:.2f}".replace("-", "−")

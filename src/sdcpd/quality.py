@@ -4,6 +4,7 @@ The paper judges by eye (section 4.3.2, Figure 5). These numbers stand in for th
 
     sharpness   mean |p − ½| of the visible units' probabilities p(v | h); ½: all pixels are certain
     entropy     of the classes of the images (nats), each that of its nearest training image
+    largest     share of the largest class: of a collapsed model nearly all
     distance    mean number of pixels by which an image differs from its nearest training image
 """
 
@@ -14,7 +15,8 @@ from . import ROOT, backend, data, engine, rbm, runs, sampling
 from .backend import Stream, to_host
 from .measurements import Measurements, models, side_by_side, stack
 
-COLUMNS = ["algorithm", "trial", "n_images", "n_steps", "sharpness", "entropy", "distance"]
+COLUMNS = ["algorithm", "trial", "n_images", "n_steps"]
+COLUMNS += ["sharpness", "entropy", "largest", "distance"]
 TESTED = 1000  # test images by which the classifier is judged
 _AT_ONCE = 200  # images that are compared with all training images
 
@@ -22,7 +24,7 @@ _AT_ONCE = 200  # images that are compared with all training images
 def measure(
     finished, folder, seed, n_images, n_steps, trials, backend_name="auto", data_folder=None
 ):
-    """Sharpness, entropy and distance of images that final models generate.
+    """Sharpness, diversity and distance of images that final models generate.
 
     Parameters
     ----------
@@ -39,7 +41,7 @@ def measure(
     Returns
     -------
     DataFrame
-        algorithm, trial, n_images, n_steps, sharpness, entropy, distance.
+        algorithm, trial, n_images, n_steps, sharpness, entropy, largest, distance.
     """
     chosen = engine.select(backend_name)
     size = {"n_images": n_images, "n_steps": n_steps}
@@ -64,7 +66,8 @@ def measure(
         if trained_on:
             _, distance = trained_on(images)
         counts = np.bincount(labelled.train_classes[nearest])
-        return {"entropy": float(entropy(counts)), "distance": float(distance.mean())}
+        shown = {"entropy": float(entropy(counts)), "largest": float(counts.max() / counts.sum())}
+        return shown | {"distance": float(distance.mean())}
 
     measurements.about |= {
         "real": describe(_spread(dataset.test, n_images)),

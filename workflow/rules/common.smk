@@ -15,7 +15,7 @@ from jsonschema.exceptions import best_match
 from snakemake.exceptions import WorkflowError
 
 import sdcpd
-from sdcpd import archive, data, engine, experiments, measurements, runs
+from sdcpd import archive, data, engine, experiments, runs
 
 sys.path.insert(0, "workflow/scripts")
 from sources import content_of, sources_of

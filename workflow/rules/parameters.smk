@@ -155,8 +155,8 @@ SENSITIVITY_FIGURES = {
     for name in config["sensitivity"]["experiments"]
 }
 # name -> experiment, hidden units, group
-LOG_Z = {
-    f"log_z_{name}": (name, only_n_hidden(name), GROUP)
+HIDDEN_MODES = {
+    f"figS_hidden_modes_{name}": (name, only_n_hidden(name), GROUP)
     for name in LARGE
     if algorithms_of(name, only_n_hidden(name), GROUP)
 }
@@ -201,7 +201,7 @@ def study():
         if made_by_default(e, [sweep_folder(e, "sdcp_d", size, f"sensitivity_{g}") for g in groups])
     ]
     quick = GPU or SCALE == "smoke"  # to be made here; archived ones always are
-    names += [n for n in LOG_Z if quick or measured("log_z", n).startswith(ARCHIVE)]
+    names += [n for n in HIDDEN_MODES if quick or measured("modes", n).startswith(ARCHIVE)]
     names += [
         n
         for n, folders in ((n, sum(ablation_runs(n), [])) for n in ABLATIONS)
@@ -212,30 +212,24 @@ def study():
 
 def measured(kind, name):
     """The folder of measurements of final models, in the archive or here."""
-    experiment, n_hidden, group = {"log_z": LOG_Z, "quality": QUALITY}[kind][name]
+    experiment, n_hidden, group = {"modes": HIDDEN_MODES, "quality": QUALITY}[kind][name]
     here = f"{RESULTS}/{kind}/{experiment}-{group}-{n_hidden}h"
     stored = here.replace(RESULTS, ARCHIVE)
     # of other models than those that the archive holds they would say nothing
     same = all(folder.startswith(ARCHIVE) for folder in run_folders(experiment, n_hidden, group))
-    return stored if same and Path(stored).exists() else here
+    archived_ = same and config["measurements"] == "archived" and Path(stored).exists()
+    return stored if archived_ else here
 
 
 def measured_input(kind, name):
-    """The archived measurements, where they are to be taken from there."""
+    """The archived measurements, where they are to be taken from there; else the data to measure."""
     folder = measured(kind, name)
-    return files([folder], measurements.FILES) if folder.startswith(ARCHIVE) else []
-
-
-def labelled_files(name):
-    """Downloaded files that the quality of generated images is measured by; none if it has been."""
-    experiment, n_hidden, group = QUALITY[name]
-    if measured("quality", name).startswith(ARCHIVE):
-        return []
+    if folder.startswith(ARCHIVE):
+        return sorted(map(str, Path(folder).iterdir()))
+    experiment, *_ = {"modes": HIDDEN_MODES, "quality": QUALITY}[kind][name]
     dataset = config["experiments"][experiment]["dataset"]
-    return [
-        f"data/{f}"
-        for f in dict.fromkeys([*data.files_of(dataset), *data.labelled_files_of(dataset)])
-    ]
+    labelled = data.labelled_files_of(dataset) if kind == "quality" else []
+    return [f"data/{f}" for f in dict.fromkeys([*data.files_of(dataset), *labelled])]
 
 
 def ablation_runs(name):
@@ -401,10 +395,11 @@ def sensitivity_parameters(wildcards):
     }
 
 
-def log_z_parameters(wildcards):
-    return config["log_z"] | {
-        "runs": run_folders(*LOG_Z[wildcards.name]),
-        "folder": measured("log_z", wildcards.name),
+def hidden_modes_parameters(wildcards):
+    return config["hidden_modes"] | {
+        "runs": run_folders(*HIDDEN_MODES[wildcards.name]),
+        "folder": measured("modes", wildcards.name),
+        "mirror": config["data_mirror"] or None,
         "backend": BACKEND,
         "output": f"figures/{wildcards.name}",
     }
@@ -475,18 +470,9 @@ def tunings():
 
 
 def claim_budgets():
-    """What judges a claim must have: the paper's epochs, or the study's; images of a model."""
+    """The paper's epochs, of which a verdict says how many there were; and images of a model."""
     runs_ = [[name, "run", values["epochs"]] for name, values in PAPER["experiments"].items()]
-    images = [[name, "quality", PAPER["quality"]["n_images"]] for name in LARGE]
-    return (
-        runs_
-        + images
-        + [
-            [name, kind, study_epochs(kind, name)]
-            for kind in ("tuning", "sensitivity")
-            for name in PAPER[kind]["experiments"]
-        ]
-    )
+    return runs_ + [[name, "quality", PAPER["quality"]["n_images"]] for name in LARGE]
 
 
 def study_epochs(kind, experiment):

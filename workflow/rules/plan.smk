@@ -23,7 +23,7 @@ rule plan:
             name: parameters(SimpleNamespace(name=name))
             for names, parameters in (
                 (SAMPLE_FIGURES, sample_parameters),
-                (LOG_Z, log_z_parameters),
+                (HIDDEN_MODES, hidden_modes_parameters),
                 (QUALITY, quality_parameters),
             )
             for name in names

@@ -18,7 +18,7 @@ MODELS = {
         SENSITIVITY_FIGURES,
         QUALITY,
         OVERFITTING,
-        LOG_Z,
+        HIDDEN_MODES,
     )
     for name, what in kind.items()
 }
@@ -77,7 +77,12 @@ SITE_PARTS = [
         "svg",
         {n: DATASET_TITLES[what[0]] for n, what in ABLATIONS.items() if n in STUDY},
     ),
-    ("log Z estimated again", "log_z", "csv", {n: MODELS[n] for n in LOG_Z if n in STUDY}),
+    (
+        "Modes that plain AIS does not see",
+        "hidden_modes",
+        "svg",
+        {n: MODELS[n] for n in HIDDEN_MODES if n in STUDY},
+    ),
     (
         "An archived run trained again",
         "replay",

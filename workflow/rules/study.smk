@@ -1,4 +1,4 @@
-# Beyond the paper's figures: equal tuning, sensitivity to ε and λ_H, log Z estimated again, a part
+# Beyond the paper's figures: equal tuning, sensitivity to ε and λ_H, modes that plain AIS misses, a part
 # of an archived run trained again, and the verdict on each claim.
 
 
@@ -111,29 +111,30 @@ rule sensitivity:
         "../scripts/execute_notebook.py"
 
 
-rule log_z:
+rule hidden_modes:
     input:
-        lambda wildcards: files(run_folders(*LOG_Z[wildcards.name]), runs.FILES),
-        lambda wildcards: measured_input("log_z", wildcards.name),
-        **run_by("log_z"),
+        lambda wildcards: files(run_folders(*HIDDEN_MODES[wildcards.name]), runs.FILES),
+        lambda wildcards: measured_input("modes", wildcards.name),
+        **run_by("hidden_modes"),
     output:
-        **table("{name}", "Validation", "../report/log_z.rst"),
+        **figure("Hidden modes", "../report/hidden_modes.rst"),
+        tables=["figures/{name}.csv", "figures/{name}.md", "figures/{name}.tex"],
     log:
         f"logs/{SCALE}/{{name}}.log",
     benchmark:
         f"logs/benchmarks/{SCALE}/{{name}}.tsv"
     wildcard_constraints:
-        name=one_of(LOG_Z),
+        name=one_of(HIDDEN_MODES),
     conda:
         ENVIRONMENT
     resources:
         mem_mb=2000,
         gpu=int(GPU),
     params:
-        content=content_of("notebooks/log_z.ipynb"),
-        parameters=log_z_parameters,
+        content=content_of("notebooks/hidden_modes.ipynb"),
+        parameters=hidden_modes_parameters,
     message:
-        "Estimate log Z again: {wildcards.name}"
+        "What plain AIS does not see: {wildcards.name}"
     script:
         "../scripts/execute_notebook.py"
 
@@ -142,7 +143,6 @@ rule quality:
     input:
         lambda wildcards: files(run_folders(*QUALITY[wildcards.name]), runs.FILES),
         lambda wildcards: measured_input("quality", wildcards.name),
-        lambda wildcards: labelled_files(wildcards.name),
         **run_by("quality"),
     output:
         **table("{name}", "Generated samples", "../report/quality.rst"),

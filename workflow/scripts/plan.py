@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from sdcpd import archive, cli, costs, data, engine, experiments
+from sdcpd import archive, cli, costs, data, engine, experiments, likelihood
 
 sys.stdout, sys.stderr = map(cli.Patient, (sys.stdout, sys.stderr))
 KEPT = 3600  # seconds for which a calibration is used again
@@ -109,17 +109,19 @@ def job_of(rule, wildcards):
     return plain._replace(seconds=plain.seconds + extra, gpus=gpus)
 
 
-def measuring(runs, folder="", trials=1, times=None, n_images=0, n_steps=0, **_):
-    """Seconds and memory of samples, of log Z once more, or of the quality of images."""
+def measuring(runs, folder="", trials=1, seeds=0, n_images=0, n_chains=0, n_steps=0, **_):
+    """Seconds and memory of samples, of the search for modes, or of the quality of images."""
     if folder.startswith("workflow/archive"):
         return 0.0, costs.NOTEBOOK_MEMORY
     seconds, everything = 0.0, [settings_of(run) for run in runs]
     for settings in everything:
         each = costs.Work(gibbs_steps=n_steps)
-        if times:  # the temperatures of an evaluation once more, and so many times
-            each = costs.Work(temperatures=settings["ais"]["n_temperatures"] * (1 + times))
+        if seeds:  # as many evaluations, and chains
+            n = settings["ais"]["n_temperatures"]
+            temperatures = n + likelihood.trusted_temperatures(**settings["ais"])
+            each = costs.Work(gibbs_steps=n_steps * seeds, temperatures=temperatures * seeds)
         models = min(settings["trials"], trials)
-        rows = {"batch_size": n_images or settings["batch_size"]}
+        rows = {"batch_size": n_chains or n_images or settings["batch_size"]}
         seconds += costs.seconds(settings | rows, rates, each, models)
     return seconds, costs.memory(everything[0]) if folder else costs.NOTEBOOK_MEMORY
 

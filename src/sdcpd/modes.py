@@ -1,0 +1,112 @@
+"""What plain AIS does not see of finished models: modes far from the data that chains get to.
+
+Of the best trial's model, with several seeds: the average log-likelihoods by plain AIS, as in the
+paper, and by the trusted estimate, with the bound on log Z (``likelihood``); the mode of the
+largest weight that chains from images and from noise find, and how many of both end there.
+"""
+
+import numpy as np
+
+from . import ROOT, backend, data, engine, runs
+from .backend import to_host
+from .data import whole_file
+from .likelihood import DISTINCT, TO_TELL, Evaluator, find_modes, mean_field
+from .measurements import FILES as TABLES
+from .measurements import Measurements
+from .quality import Nearest
+
+COLUMNS = [
+    *("algorithm", "trial", "epochs", "number", "train", "test", "log_z", "log_z_se", "ess"),
+    *("trusted_train", "trusted_test", "trusted_log_z", "trusted_log_z_se", "trusted_ess"),
+    *("trusted_agrees", "bound", "chains", "from_images", "from_noise", "distance"),
+]
+IMAGES = "images.npz"
+FILES = (*TABLES, IMAGES)
+KEPT = 12  # chains whose last states are kept
+
+
+def measure(
+    finished, folder, seed, seeds, n_chains, n_steps, backend_name="auto", data_folder=None
+):
+    """Likelihoods and modes of final models, each with several seeds.
+
+    Parameters
+    ----------
+    finished : list of runs.Run
+        Of one dataset and with AIS; of each the model of its best trial, if there is one.
+    folder : path
+        Where ``measurements.Measurements`` keeps each row as soon as it is made, and ``images.npz``
+        what the first seed shows: ``<algorithm>`` (1 + KEPT, m), the mean of the mode and the last
+        states of chains that began in noise. ``about.json`` has the mean ``distance`` of real test
+        images to the nearest training image, too.
+    seed, seeds : int
+        The first seed, and how many.
+    n_chains, n_steps : int
+        Half of the chains begin in training images, half in noise of every density.
+
+    Returns
+    -------
+    DataFrame
+        algorithm, trial, epochs, number (of the seed); what ``likelihood.Evaluator`` says of it;
+        chains (of either kind), from_images, from_noise: how many of them end in the mode;
+        distance of the mode to the nearest training image (pixels). NaN: no such images.
+    """
+    chosen = engine.select(backend_name)
+    how = {"seed": seed, "n_chains": n_chains, "n_steps": n_steps}
+    measurements = Measurements(folder, COLUMNS, finished, chosen, **how)
+    best = [(run, *run.best()) for run in finished]
+    todo = [
+        (run, theta, trial, number)
+        for run, theta, trial in best
+        if theta is not None
+        for number in range(seeds)
+        if not measurements.has(algorithm=run.settings["algorithm"], number=number)
+    ]
+    if not todo and (measurements.folder / IMAGES).exists():
+        return measurements.table()
+    settings = finished[0].settings
+    dataset = data.load(settings["dataset"], data_folder or ROOT / "data")
+    train, test = (chosen.xp.asarray(part) for part in (dataset.train, dataset.test))
+    nearest = Nearest(dataset.train, chosen.xp)
+    measurements.about["distance"] = float(nearest(dataset.test)[1].mean())
+    progress = runs.Progress(f"modes {settings['dataset']}", len(todo))
+    images = _images(measurements)
+    for done, (run, theta, trial, number) in enumerate(todo):
+        name = run.settings["algorithm"]
+        theta = chosen.prepare(theta.map(chosen.xp.asarray))
+        key = backend.key(seed, "modes", settings["dataset"], name, trial, number)
+        evaluate = Evaluator(
+            *(train, test, lambda *_, key=key: key, run.settings["ais"]),
+            report=progress.note,
+            engine=chosen,
+        )
+        (point,) = evaluate(theta, [trial], 0)
+        ends, modes, bounds = find_modes(theta, train, key, n_chains, n_steps, chosen)
+        point["bound"] = max(point["bound"], float(bounds.max()))
+        led_to, _ = mean_field(theta, chosen.xp.asarray(ends)[None], TO_TELL)
+        there = np.abs(np.round(to_host(led_to[0])) - np.round(modes[0])).mean(1) < DISTINCT
+        half = n_chains // 2
+        point |= {
+            "chains": half,
+            "from_images": there[:half].sum(),
+            "from_noise": there[half:].sum(),
+        }
+        point["distance"] = float(nearest(np.round(modes[:1]))[1][0])
+        if number == 0:
+            images[name] = [modes[0], *ends[half : half + KEPT]]
+            with whole_file(measurements.folder / IMAGES, "wb") as file:
+                np.savez_compressed(file, **{n: np.float16(v) for n, v in images.items()})
+        what = {"algorithm": name, "trial": trial, "epochs": run.settings["epochs"]}
+        measurements.add(what | {"number": number} | point)
+        progress.update(done + 1)
+    progress.close()
+    return measurements.table()
+
+
+def _images(measurements):
+    """Those that an earlier call left, of the models that it measured."""
+    path = measurements.folder / IMAGES
+    if not measurements.rows or not path.exists():
+        return {}
+    with np.load(path, allow_pickle=False) as stored:
+        return dict(stored)
