@@ -91,7 +91,7 @@ class Study:
         self.written = experiments.read_hyperparameters()
         self.folder, self.backend = Path(options.folder).resolve(), options.backend
         self.data = os.environ.get("SDCPD_DATA_MIRROR") or ROOT / "data"
-        self.experiments = options.experiments
+        self.experiments, self.nice = options.experiments, options.nice
         self.chosen = {}  # experiment, hidden units -> finished tunings, groups chosen by them
 
     def sizes(self):
@@ -273,10 +273,10 @@ def run(study, cores):
 
 
 def start(study, piece):
-    """The process of a piece: it has the lowest priority, and ends when this one does."""
+    """The process of a piece: it has a low priority, and ends when this one does."""
 
     def low():
-        os.nice(19)
+        os.nice(study.nice)
         with suppress(AttributeError, OSError):
             ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG, Linux
 
@@ -507,6 +507,7 @@ def main():
     parser.add_argument("--folder", default=ROOT / "results/paper", help="of the finished runs")
     parser.add_argument("--experiments", nargs="+", default=["caltech"], help="default: caltech")
     parser.add_argument("--cores", type=int, default=1, help="pieces at a time; default: 1")
+    parser.add_argument("--nice", type=int, default=19, help="of the pieces; default: 19, lowest")
     parser.add_argument("--scale", default="paper", choices=("paper", "quick", "smoke"))
     parser.add_argument("--backend", default="auto")
     options = parser.parse_args()

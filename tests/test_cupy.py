@@ -321,7 +321,8 @@ def test_study_on_a_bare_gpu_machine(bare, tmp_path):
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 
-    assert "cd      learning_rate" in study("as_published")
+    study("run")
+    assert "as_published cd" in study("status")
     assert runs.load(folder / "runs/bars_and_stripes/as_published/cd-4h").theta.W.shape[0] == 2
     study("hidden_modes"), study("quality")  # which have nothing to do here but imports
 

@@ -19,6 +19,7 @@ from sdcpd import ROOT, runs
 
 def command(project, name, *arguments, folder="results/by_hand"):
     program = [sys.executable, "benchmarks/study.py", name, "--scale", "smoke", "--folder", folder]
+    program += ["--nice", "0"]
     program += ["--experiments", "bars_and_stripes", *arguments]
     return {"args": program, "cwd": project, "env": environment(project), "text": True}
 
@@ -97,7 +98,7 @@ def planned(tmp_path, monkeypatch):
     monkeypatch.setattr(module.tuning.compare, "doubts", lambda run: "")  # AIS of 5 particles
 
     def make(*entries):
-        options = {"scale": "smoke", "folder": tmp_path, "backend": "numpy"}
+        options = {"scale": "smoke", "folder": tmp_path, "backend": "numpy", "nice": 0}
         made = module.Study(SimpleNamespace(experiments=["bars_and_stripes"], **options))
         made.config["experiments"]["bars_and_stripes"] |= SMALL
         changes = {"trials": 1, "epochs": 4, "rounds": [[2, 1]], "evaluate": SMALL["evaluate"]}
