@@ -512,12 +512,15 @@ def main():
     parser.add_argument("--backend", default="auto")
     options = parser.parse_args()
     study = Study(options)
-    if options.command == "run":
-        run(study, options.cores)
-    elif options.command == "piece":
-        make(study, next(piece for piece in study.pieces() if piece.name == options.name))
-    else:
-        COMMANDS[options.command](study)
+    try:
+        if options.command == "run":
+            run(study, options.cores)
+        elif options.command == "piece":
+            make(study, next(piece for piece in study.pieces() if piece.name == options.name))
+        else:
+            COMMANDS[options.command](study)
+    except runs.RunError as error:  # a line that says what to do
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -18,17 +18,8 @@ from sdcpd import ROOT, runs
 
 
 def command(project, name, *arguments):
-    program = [
-        sys.executable,
-        "benchmarks/study.py",
-        name,
-        "--scale",
-        "smoke",
-        "--folder",
-        "results/by_hand",
-    ]
-    program += ["--nice", "0"]
-    program += ["--experiments", "bars_and_stripes", *arguments]
+    where = "--scale smoke --folder results/by_hand --nice 0 --experiments bars_and_stripes"
+    program = [sys.executable, "benchmarks/study.py", name, *where.split(), *arguments]
     return {"args": program, "cwd": project, "env": environment(project), "text": True}
 
 
