@@ -486,3 +486,4 @@ ARCHIVED_TIMING = f"{ARCHIVE}/timing/table1.json"
 if not (USES_ARCHIVE and Path(ARCHIVED_TIMING).exists()):
     ARCHIVED_TIMING = None
 STUDY = study()
+MEASURED_MODES = [name for name in HIDDEN_MODES if name in STUDY]  # judge a claim

@@ -248,7 +248,7 @@ rule claims:
     input:
         files(claim_runs(), runs.FILES),
         files(claim_sweeps(), runs.SWEEP_FILES),
-        [f"figures/{name}.csv" for name in QUALITY],
+        [f"figures/{name}.csv" for name in (*QUALITY, *MEASURED_MODES)],
         "figures/validation.csv",
         ARCHIVED_TIMING or TIMING,
         **run_by("claims"),
@@ -268,6 +268,7 @@ rule claims:
             "runs": claim_runs(),
             "sweeps": claim_sweeps(),
             "quality": [measured("quality", name) for name in QUALITY],
+            "modes": [measured("modes", name) for name in MEASURED_MODES],
             "budgets": claim_budgets(),
             "timing": ARCHIVED_TIMING or TIMING,
             "validation": "figures/validation.csv",
