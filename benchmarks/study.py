@@ -1,132 +1,384 @@
-"""The paper-scale study, piece by piece, on a machine that need not have the workflow's packages.
+"""The paper-scale study, piece by piece; workflow/study.md says what it is and why.
 
-    uv run --extra cuda13 python benchmarks/study.py PIECE [--folder results/paper]
+    uv run python benchmarks/study.py status [--experiments caltech] [--folder results/paper]
+    uv run python benchmarks/study.py run --experiments caltech --cores 2
 
-    published     settings around what could explain the published curves
-    tuning        every algorithm's grid, judged on held-out images
-    tuned         with the settings that the tuning chose: first `study.py adopt`
-    as_published  with the settings that explain the published curves
-    ablations     as published, with the other choice of what the paper leaves open about the data
-    table1        Table 1, one model at a time
-    sensitivity   S-DCP-D over ε and λ_H
-    trusted       log Z of archived models that earlier versions evaluated by plain AIS alone
-    hidden_modes  what plain AIS does not see of the final models of `tuned` and `as_published`
-    quality       images that these models generate: sharpness, diversity, distance
-    archive       everything that is in the folder, into workflow/archive
+    status        a line for each sweep and group of runs: done, running, left, expected hours
+    run           all pieces that are not done, so many at a time, each a process at low priority
+    archive       everything that is finished in the folder, into workflow/archive
     adopt         write what the archived tunings choose to hyperparameters.yaml
+    table1        Table 1, one model at a time
+    trusted       log Z of archived models that earlier versions evaluated by plain AIS alone
+    hidden_modes  what plain AIS does not see of the final models, as published and tuned
+    quality       images that these models generate: sharpness, diversity, distance
 
-Each reads the workflow's configuration and writes the workflow's run files; those of the archive
-are what `snakemake` then draws and judges. A piece that was interrupted, by `timeout 480` or
-otherwise, goes on with the same command and folder; what is finished is kept. The models of all
-algorithms are trained side by side. Needs python3 with numpy, scipy, pandas, pyyaml, tqdm and cupy
-(without a GPU threadpoolctl); the data files in data/, or in the folder that SDCPD_DATA_MIRROR
-names.
+Each reads the workflow's configuration, of which `study` lists the pieces, and writes the
+workflow's run files; those of the archive are what `snakemake` then draws and judges. `run` can be
+killed at any moment: it goes on with the same command and folder, and what is finished is kept.
+Runs with tuned values take them from the tuning sweeps in the folder, as soon as these are there.
+
+In the folder, sweeps/ and runs/ are as in results/ of the workflow; runs/ has as many trials as are
+finished. parts/ has each trial by itself with its checkpoints, which stay, so that it can be
+prolonged, and its models on the way; logs/ what each piece said.
+
+Needs python3 with numpy, scipy, pandas, pyyaml, tqdm and cupy (without a GPU numba and
+threadpoolctl); the data files in data/, or in the folder that SDCPD_DATA_MIRROR names.
 """
 
 import argparse
+import ctypes
+import fcntl
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from common import ROOT, engines, key
 
-from sdcpd import archive, data, experiments, likelihood, modes, quality, runs, timing, tuning
+from sdcpd import (
+    archive,
+    costs,
+    data,
+    experiments,
+    likelihood,
+    modes,
+    quality,
+    runs,
+    timing,
+    training,
+    tuning,
+)
 from sdcpd.data import whole_file
+
+CHOSEN = (*experiments.TUNED, "step_matched")
+# What is expected before anything is finished: ``costs.calibrate`` on one core of a cloud machine.
+RATES = {"ascent": 0.0055, "gibbs": 0.00168, "temperature": 0.00137, "image": 1.34e-5}
+RATES |= {"small_replica": 4.56e-6, "small_call": 3.86e-5, "state": 1.95e-7}
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+class Piece(NamedTuple):
+    """What one process makes: a sweep, or trials of a run."""
+
+    line: str  # of the status to which it belongs
+    settings: dict  # without hyperparameters where they are not known yet
+    trials: range  # None: a sweep
+    work: Path  # where its checkpoints are
+    folder: Path  # of its run file
+    goal: Path  # of the run to which its trials belong
+
+    @property
+    def is_known(self):
+        return bool(self.settings["hyperparameters"])
+
+    @property
+    def name(self):
+        trials = f", trial {self.trials[0]}" if self.trials else ""
+        return f"{self.line}{trials}"
 
 
 class Study:
-    """The configuration, and where runs lie."""
+    """The configuration, where runs lie, and the pieces in their order."""
 
     def __init__(self, options):
-        self.config = experiments.read(options.scale)
-        self.groups = experiments.read_hyperparameters()
-        self.folder, self.backend = Path(options.folder), options.backend
+        self.config, self.scale = experiments.read(options.scale), options.scale
+        self.written = experiments.read_hyperparameters()
+        self.folder, self.backend = Path(options.folder).resolve(), options.backend
         self.data = os.environ.get("SDCPD_DATA_MIRROR") or ROOT / "data"
-        self.experiments, self.algorithms = options.experiments, options.algorithms
-        for experiment in self.config["experiments"].values():
-            experiment |= {n: v for n in ("trials", "epochs") if (v := getattr(options, n))}
+        self.experiments, self.nice = options.experiments, options.nice
+        self.chosen = {}  # experiment, hidden units -> finished tunings, groups chosen by them
 
     def sizes(self):
         """Experiment, number of hidden units and algorithms of everything that is asked for."""
         for name in self.experiments:
             experiment = self.config["experiments"][name]
             for n_hidden in experiment["n_hidden"]:
-                yield name, n_hidden, self.of_those(experiment["algorithms"])
+                yield name, n_hidden, experiment["algorithms"]
 
-    def of_those(self, algorithms):
-        """Those algorithms that are asked for."""
-        return [a for a in algorithms if not self.algorithms or a in self.algorithms]
+    def pieces(self):
+        """Every ``Piece``, in the order in which they are made: sweeps, and then the runs, trial 0
+        of all of them first."""
+        found = []
+        for name in self.experiments:
+            for number, entry in enumerate(self.config["study"]["experiments"].get(name, [])):
+                for n in self.config["experiments"][name]["n_hidden"]:
+                    make = self._sweeps if "sweep" in entry else self._runs
+                    found += [(number, piece) for piece in make(name, n, entry)]
+        order = sorted(found, key=lambda each: (each[1].trials or [-1])[0])
+        return [piece for _, piece in order]
 
-    def sweep(self, kind, algorithms=None):
-        """The sweeps of a kind; all algorithms of an experiment and size side by side."""
-        for name, n, all_algorithms in self.sizes():
-            names = algorithms or all_algorithms
-            settings = [self._sweep_settings(name, kind, a, n) for a in names]
-            folders = [self.folder / f"sweeps/{name}/{kind}/{a}-{n}h" for a in names]
-            if not _finished(settings, folders):
-                runs.execute_sweeps(settings, folders, self.backend, self.data)
-                runs.clear_checkpoints(folders[0])
-            say(f"{kind}, {name}, {n} hidden units", map(runs.load_sweep, folders))
+    def _sweeps(self, name, n, entry):
+        kind = entry["sweep"]
+        algorithms = self.config["experiments"][name]["algorithms"]
+        for algorithm in ["sdcp_d"] if kind.startswith("sensitivity") else algorithms:
+            folder = self.folder / f"sweeps/{name}/{kind}/{algorithm}-{n}h"
+            try:
+                what = name, kind, algorithm, n
+                settings = experiments.sweep_settings(self.config, self.groups(name, n), *what)
+            except experiments.ConfigError:
+                settings = {"hyperparameters": []}
+            yield Piece(f"{name} {n}h {kind} {algorithm}", settings, None, folder, folder, folder)
 
-    def train(self, group, sizes=None):
-        """The runs of a group; all algorithms of an experiment and size side by side."""
-        for name, n, _ in self.sizes() if sizes is None else sizes:
-            names = self.of_those(experiments.algorithms_of(self.groups, group, name, n))
-            if not names:
-                sys.exit(f"hyperparameters.yaml has no {group} for {name}: see study.py adopt")
-            what = [(self.config, self.groups, name, group, a, n) for a in names]
-            settings = [experiments.run_settings(*each) for each in what]
-            folders = [self.folder / f"runs/{name}/{group}/{a}-{n}h" for a in names]
-            if not _finished(settings, folders):
-                runs.execute_together(settings, folders, self.backend, self.data)
-                runs.clear_checkpoints(folders[0])
-            say(f"{group}, {name}, {n} hidden units", ([runs.load(f)] for f in folders))
+    def _runs(self, name, n, entry):
+        base, name = name, entry.get("experiment", name)
+        experiment = self.config["experiments"][name]
+        trials = entry.get("trials", experiment["trials"])
+        epochs = entry.get("epochs", experiment["epochs"])
+        # Small models, and all on a GPU, are faster side by side.
+        together = not experiment["ais"] or self.backend.startswith("cupy")
+        parts = [range(trials)] if together else [range(t, t + 1) for t in range(trials)]
+        groups = self.groups(base, n)
+        for group in entry["groups"]:
+            short = f"_{epochs:g}" if epochs != experiment["epochs"] else ""
+            for algorithm in self._algorithms_of(groups, group, base, name, n, entry):
+                goal = self.folder / f"runs/{name}/{group}{short}/{algorithm}-{n}h"
+                what = algorithm, n
+                try:
+                    settings = experiments.run_settings(self.config, groups, name, group, *what)
+                except experiments.ConfigError:  # for what it costs
+                    known = self.config, self.written, name, "as_published"
+                    settings = experiments.run_settings(*known, *what) | {"hyperparameters": {}}
+                settings |= {"trials": trials, "epochs": epochs}
+                values = ",".join(f"{k}={v}" for k, v in settings["hyperparameters"].items())
+                for part in parts:  # groups that have the same values share their trials
+                    place = f"parts/{name}/{algorithm}-{n}h/{values or group}/{part[0]}-{part[-1]}"
+                    work = self.folder / place
+                    line = f"{name} {n}h {group}{short} {algorithm}"
+                    yield Piece(line, settings, part, work, work / f"{epochs:g}", goal)
 
-    def _sweep_settings(self, *which):
-        return experiments.sweep_settings(self.config, self.groups, *which)
+    def _algorithms_of(self, groups, group, base, name, n, entry):
+        """Those that a group has, or will have once they are tuned."""
+        every = entry.get("algorithms", self.config["experiments"][name]["algorithms"])
+        if group in CHOSEN and self._is_tuned_here(base):
+            return [a for a in every if group != "step_matched" or a in ("cg", "sdcp")]
+        return [a for a in every if a in experiments.algorithms_of(groups, group, name, n)]
+
+    def _is_tuned_here(self, name):
+        return {"sweep": "tuning"} in self.config["study"]["experiments"].get(name, [])
+
+    def groups(self, name, n):
+        """The groups of hyperparameters; what is to be tuned in this study only from its sweeps."""
+        if not self._is_tuned_here(name):
+            return self.written
+        place = self.folder / f"sweeps/{name}/tuning"
+        folders = [f.parent for f in sorted(place.glob(f"*-{n}h/run.json"))]
+        known, chosen = self.chosen.get((name, n), (None, {}))
+        if known != folders:
+            sweeps = [runs.load_sweep(folder) for folder in folders]
+            d = self.config["experiments"][name]["n_inner_iterations"]
+            chosen = tuning.choose(tuning.table(sweeps), d) if sweeps else {}
+            self.chosen[name, n] = folders, chosen
+        groups = {group: dict(values) for group, values in self.written.items()}
+        for group in CHOSEN:
+            groups.setdefault(group, {})[f"{name}_{n}h"] = chosen.get(group, {})
+        return groups
+
+    def log(self, piece):
+        return self.folder / f"logs/{piece.name.replace(', ', '-').replace(' ', '-')}.log"
 
 
-def _finished(settings, folders):
-    stored = [archive.settings_of(folder) for folder in folders]
-    return stored == json.loads(json.dumps(settings))
+def is_done(piece):
+    """Whether its run file is there, of these settings but for the number of trials."""
+    stored = archive.settings_of(piece.folder)
+    if not stored or not piece.is_known:
+        return False
+    known = json.loads(json.dumps(piece.settings))
+    return stored | {"trials": 0} == known | {"trials": 0}
 
 
-def say(title, finished):
-    """A line for each run: its setting, its last values and how many trials diverged."""
-    print(title, flush=True)
-    for run in (run for sweep in finished for run in sweep):
-        values = " ".join(f"{n}={v:g}" for n, v in run.settings["hyperparameters"].items())
-        end = run.curve.groupby("trial").tail(1)
-        lost = f"  {(end.status != 'ok').sum()} diverged" if (end.status != "ok").any() else ""
-        name = run.settings["algorithm"]
-        ends = f"train {end.train.mean():9.3f} test {end.test.mean():9.3f}{lost}"
-        print(f"  {name:7} {values:50} {ends}")
-    taken = f"{run.wall['training_seconds']:.0f} s training"
-    print(f"  {run.provenance['device']}, {taken}", flush=True)
+def is_at_work(study, piece):
+    """Whether a process holds the lock of its log, which it does as long as it lives."""
+    try:
+        with open(study.log(piece), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
-def published(study):
-    study.sweep("published")
+def make(study, piece):
+    """Make a piece, in this process."""
+    if piece.trials is None:
+        tuning.execute(piece.settings, piece.folder, study.backend, study.data)
+        return
+    how = {"trials": piece.trials, "keep": study.config["study"]["models_at"]}
+    where = [piece.folder], study.backend, study.data, piece.work
+    runs.execute_together([piece.settings], *where, **how)
 
 
-def tuning_(study):
-    study.sweep("tuning")
+def collect(pieces):
+    """Put the finished trials of every run together that has more of them than it had."""
+    for goal, parts in by(pieces, "goal").items():
+        parts = [part for part in parts if part.trials]
+        n = next((i for i, part in enumerate(parts) if not is_done(part)), len(parts))
+        trials = sum(len(part.trials) for part in parts[:n])
+        if trials:
+            stored = archive.settings_of(goal)
+            if stored != json.loads(json.dumps(parts[0].settings | {"trials": trials})):
+                runs.merge([part.folder for part in parts[:n]], goal, trials)
 
 
-def tuned(study):
-    for group in (*experiments.TUNED, "step_matched"):
-        study.train(group)
+def by(pieces, name):
+    """Pieces by one of their attributes."""
+    found = {}
+    for piece in pieces:
+        found.setdefault(getattr(piece, name), []).append(piece)
+    return found
 
 
-def as_published(study):
-    study.train("as_published")
+# ---------------------------------------------------------------------------------- run
 
 
-def ablations(study):
-    for name, n, _ in study.sizes():
-        study.train("as_published", [(other, n, None) for other in study.config["ablations"][name]])
+def run(study, cores):
+    """Make everything that is not done; a piece that fails is said, and the others go on."""
+    os.environ |= dict.fromkeys(ONE_THREAD, "1")
+    (study.folder / "logs").mkdir(parents=True, exist_ok=True)
+    with runs.alone_in(study.folder):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+        at_work, failed = {}, set()  # work -> piece and its process
+        try:
+            while True:
+                pieces = study.pieces()
+                collect(pieces)
+                for piece in pieces:
+                    idle = piece.work not in at_work and piece.name not in failed
+                    if len(at_work) < cores and idle and piece.is_known and not is_done(piece):
+                        at_work[piece.work] = piece, start(study, piece)
+                        say(f"{piece.name}: started")
+                if not at_work:
+                    break
+                while all(process.poll() is None for _, process in at_work.values()):
+                    time.sleep(1)
+                for piece, process in [*at_work.values()]:
+                    if (status := process.poll()) is not None:
+                        del at_work[piece.work]
+                        failed |= {piece.name} if status or not is_done(piece) else set()
+                        lost = piece.name in failed
+                        say(f"{piece.name}: {'FAILED, see logs/' if lost else 'done'}")
+        finally:
+            for _, process in at_work.values():
+                process.terminate()
+                process.wait()
+    print_status(study)
+    if failed:
+        sys.exit(f"failed: {', '.join(sorted(failed))}; the same command tries again")
+
+
+def start(study, piece):
+    """The process of a piece: it has a low priority, and ends when this one does."""
+
+    def low():
+        os.nice(study.nice)
+        with suppress(AttributeError, OSError):
+            ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG, Linux
+
+    command = [sys.executable, __file__, "piece", piece.name, "--folder", study.folder]
+    command += [
+        "--backend",
+        study.backend,
+        "--scale",
+        study.scale,
+        "--experiments",
+        *study.experiments,
+    ]
+    with open(study.log(piece), "ab") as log:
+        fcntl.flock(log, fcntl.LOCK_EX)
+        own = {"SDCPD_PROGRESS_LOG": str(study.log(piece))}
+        how = {"stdout": log, "stderr": log, "env": os.environ | own}
+        return subprocess.Popen([*map(str, command)], preexec_fn=low, **how)
+
+
+def say(text):
+    print(f"{datetime.now():%H:%M:%S} {text}", flush=True)
+
+
+# ------------------------------------------------------------------------------- status
+
+
+def print_status(study):
+    """A line for each sweep and group of runs, and one for all."""
+    pieces = study.pieces()
+    slower, total, lines = measured(pieces), 0.0, by(pieces, "line")
+    width = max(map(len, lines), default=0)
+    waits = not all(is_done(piece) for piece in pieces if "tuning" in piece.folder.parts)
+    known = {}  # trials that groups share are expected once
+    for line, parts in lines.items():
+        done = [part for part in parts if is_done(part)]
+        others = [part for part in parts if part not in done]
+        at_work = [part for part in others if is_at_work(study, part)]
+        states = [f"{len(done)} of {len(parts)} done"]
+        states += [f"running ({share(part):.0%})" for part in at_work]
+        begun = [part for part in others if part not in at_work and share(part)]
+        states += [f"stopped at {share(part):.0%}" for part in begun]
+        states += [f"{len(others) - len(at_work) - len(begun)} left"] if others else []
+        if others and not others[0].is_known:
+            states.append("waits for the tuning" if waits else "the tuning chose none")
+        hours = sum(
+            expected(part) * slower(part) * (1 - share(part))
+            for part in others
+            if known.setdefault((part.work, part.folder), part) is part
+        )
+        total += hours
+        print(f"{line:{width}}  {', '.join(states)}{f', {hours:.1f} h' * bool(others)}")
+    print(f"{'expected':{width}}  {total:.1f} hours on one core")
+
+
+def expected(piece):
+    """Hours, by the number of operations."""
+    if "dataset" not in piece.settings:  # a sweep around what is not known yet
+        return 0.0
+    trials = piece.trials or range(piece.settings["trials"])
+    return costs.seconds(piece.settings | {"trials": len(trials)}, RATES) / 3600
+
+
+def measured(pieces):
+    """A function: how many times as long as expected a piece takes, by those like it that are
+    finished; one that is nothing like any takes as expected."""
+    taken = {}
+    for piece in filter(is_done, pieces):
+        wall = json.loads((piece.folder / "wall.json").read_text(encoding="utf-8"))
+        hours = (wall["training_seconds"] + wall["evaluation_seconds"]) / 3600
+        taken.setdefault(like(piece), []).append((hours, expected(piece)))
+
+    def times(piece):
+        hours, planned = map(sum, zip(*taken.get(like(piece), [(1, 1)]), strict=True))
+        return hours / planned
+
+    return times
+
+
+def like(piece):
+    names = "dataset", "algorithm", "n_hidden", "batch_size"
+    return tuple(piece.settings.get(name) for name in names)
+
+
+def share(piece):
+    """How much of a piece its checkpoints have, by the number of updates."""
+    if not piece.is_known:
+        return 0.0
+    found = filter(None, map(training.position_of, piece.work.glob(training.CHECKPOINTS)))
+    done = {}
+    for fingerprint, update in found:
+        done[fingerprint] = max(update, done.get(fingerprint, 0))
+    settings, n = piece.settings, costs.sizes_of(piece.settings["dataset"])[1]
+    per_epoch = training.updates_per_epoch(n, settings["batch_size"])
+    if rounds := settings.get("rounds"):
+        counts = [len(settings["hyperparameters"]), *(n + 1 for _, n in rounds)]
+        ends = [0, *(end for end, _ in rounds), settings["epochs"]]
+        spans = zip(counts, ends, ends[1:], strict=False)
+        return min(1.0, sum(done.values()) / per_epoch / sum(n * (b - a) for n, a, b in spans))
+    return min(1.0, max(done.values(), default=0) / per_epoch / settings["epochs"])
+
+
+# ------------------------------------------------------------------------------- others
 
 
 def table1(study):
@@ -141,12 +393,6 @@ def table1(study):
         for name, values in seconds.items():
             print(f"  {dataset:15} {name:7} {sum(values) / len(values):10.3f} s")
     print(f"  to the end: {record['large_to_the_end']}")
-
-
-def sensitivity(study):
-    for group in ("as_published", "tuned_speed"):
-        if all(experiments.algorithms_of(study.groups, group, *s[:2]) for s in study.sizes()):
-            study.sweep(f"sensitivity_{group}", ["sdcp_d"])
 
 
 def hidden_modes(study):
@@ -241,14 +487,9 @@ def adopt(study):
     print(f"chosen: {', '.join(tunings)}")
 
 
-PIECES = {
-    "published": published,
-    "tuning": tuning_,
-    "tuned": tuned,
-    "as_published": as_published,
-    "ablations": ablations,
+COMMANDS = {
+    "status": print_status,
     "table1": table1,
-    "sensitivity": sensitivity,
     "trusted": trusted,
     "hidden_modes": hidden_modes,
     "quality": quality_,
@@ -261,16 +502,25 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("piece", choices=PIECES)
+    parser.add_argument("command", choices=["run", *COMMANDS, "piece"])
+    parser.add_argument("name", nargs="?", help="of a piece, which `run` gives to a process")
     parser.add_argument("--folder", default=ROOT / "results/paper", help="of the finished runs")
-    parser.add_argument("--experiments", nargs="+", default=["mnist"], help="default: mnist")
-    parser.add_argument("--algorithms", nargs="+", help="only these, to share out over cores")
-    parser.add_argument("--trials", type=int, help="of runs; default: as configured")
-    parser.add_argument("--epochs", type=float, help="of runs; default: as configured")
+    parser.add_argument("--experiments", nargs="+", default=["caltech"], help="default: caltech")
+    parser.add_argument("--cores", type=int, default=1, help="pieces at a time; default: 1")
+    parser.add_argument("--nice", type=int, default=19, help="of the pieces; default: 19, lowest")
     parser.add_argument("--scale", default="paper", choices=("paper", "quick", "smoke"))
     parser.add_argument("--backend", default="auto")
     options = parser.parse_args()
-    PIECES[options.piece](Study(options))
+    study = Study(options)
+    try:
+        if options.command == "run":
+            run(study, options.cores)
+        elif options.command == "piece":
+            make(study, next(piece for piece in study.pieces() if piece.name == options.name))
+        else:
+            COMMANDS[options.command](study)
+    except runs.RunError as error:  # a line that says what to do
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

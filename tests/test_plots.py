@@ -683,6 +683,13 @@ def test_tuning_map_shows_every_setting_and_outlines_the_best(diverged, best_of_
     assert [label.get_text() for label in speed.get_yticklabels()] == ["CD", "CG"]
 
 
+def test_tuning_map_outlines_none_that_was_dropped_or_is_doubtful():
+    table = grid(0).assign(dropped=[0, 0, 0, 1, 0], doubts="")
+    assert outlined(plots.tuning_map(table, "MNIST", []).axes[0]) == {(0, 1), (1, 0)}
+    table = table.assign(dropped=0, doubts=["", "", "", "why", ""])
+    assert outlined(plots.tuning_map(table, "MNIST", []).axes[0]) == {(0, 1), (1, 0)}
+
+
 def test_tuning_map_where_a_setting_has_no_trial_left():
     table = grid(4)
     table.loc[3, ["area", "final"]] = np.nan

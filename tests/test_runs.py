@@ -485,7 +485,16 @@ def test_code_that_decides_no_model_voids_no_checkpoint(tmp_path, monkeypatch):
 
 
 def test_models_on_the_way_are_kept(tmp_path):
-    runs.execute(settings(epochs=4), tmp_path, "numpy", keep=(2, 3, 40), trials=range(1, 2))
+    """And where the weights of AIS come from; not where it is not asked for."""
+    one = {"trials": range(1, 2)}
+    runs.execute(settings(epochs=4, ais=AIS), tmp_path, "numpy", keep=(2, 3, 40), **one)
+    lines = [json.loads(line) for line in (tmp_path / "bases.jsonl").read_text().splitlines()]
+    curve = runs.load(tmp_path).curve
+    assert [(line["trial"], line["update"]) for line in lines] == [(1, u) for u in curve["update"]]
+    for line, log_z in zip(lines, curve.trusted_log_z, strict=True):
+        assert np.logaddexp.reduce([b[3] for b in line["bases"].values()]) == pytest.approx(log_z)
+    runs.execute(settings(ais=AIS), tmp_path / "other", "numpy", **one)
+    assert run_files(tmp_path / "other") == {*runs.FILES}
     assert {p.name for p in tmp_path.glob("model-*")} == {"model-2-1.npz", "model-3-1.npz"}
     expected = execute(epochs=2).theta
     with np.load(tmp_path / "model-2-1.npz") as kept:

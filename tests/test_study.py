@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,22 +14,47 @@ import pytest
 import yaml
 from project import copy_project, environment, run
 
-from sdcpd import ROOT
+from sdcpd import ROOT, runs
+
+
+def command(project, name, *arguments):
+    where = "--scale smoke --folder results/by_hand --nice 0 --experiments bars_and_stripes"
+    program = [sys.executable, "benchmarks/study.py", name, *where.split(), *arguments]
+    return {"args": program, "cwd": project, "env": environment(project), "text": True}
+
+
+def study(*arguments):
+    done = subprocess.run(**command(*arguments), check=True, timeout=600, stdout=subprocess.PIPE)
+    return done.stdout
 
 
 def test_study_fills_the_archive_that_the_workflow_reads(tmp_path):
-    """Every piece of benchmarks/study.py on Bars & Stripes; then figures from the archive alone."""
+    """All of it on Bars & Stripes, killed once; then figures from the archive alone."""
     fresh = copy_project(tmp_path / "project")
     shutil.rmtree(fresh / "workflow/archive")
+    made = fresh / "results/by_hand"
+    with subprocess.Popen(**command(fresh, "run", "--cores", "2")) as killed:
+        while not list(made.glob("sweeps/*/tuning/*/run.json")):
+            time.sleep(0.1)
+        with pytest.raises(subprocess.CalledProcessError):  # it is at work there
+            study(fresh, "run")
+        killed.kill()
+    time.sleep(1)  # for its pieces, which end with it
+    stopped = study(fresh, "status")
+    lines = stopped.splitlines()
+    assert "running" not in stopped and lines[-1].endswith("hours on one core")
+    assert any(line.endswith("1 of 1 done") for line in lines)
+    assert any("0 of 1 done, 1 left" in line or "stopped at" in line for line in lines)
+    study(fresh, "run", "--cores", "2")
+    lines = study(fresh, "status").splitlines()
+    assert all(line.endswith("1 of 1 done") for line in lines[:-1])
+    assert lines[-1].endswith(" 0.0 hours on one core") and len(lines) == 5 + 5 + 2 * 5 + 2 + 2 + 1
+    before = {f: f.stat().st_mtime for f in made.rglob("run.json")}
+    study(fresh, "run")  # finished pieces are not made again
+    assert before == {f: f.stat().st_mtime for f in made.rglob("run.json")}
 
-    def study(piece):
-        program = [sys.executable, "benchmarks/study.py", piece, "--scale", "smoke"]
-        program += ["--experiments", "bars_and_stripes", "--folder", "results/by_hand"]
-        subprocess.run(program, cwd=fresh, env=environment(fresh), check=True, timeout=300)
-
-    for piece in ("tuning", "archive", "adopt", "tuned", "as_published", "sensitivity", "log_z"):
-        study(piece)
-    study("archive")
+    for name in ("archive", "adopt"):
+        study(fresh, name)
     known = yaml.safe_load((fresh / "workflow/config/hyperparameters.yaml").read_text())
     tuned = known["hyperparameters"]["tuned_final"]["bars_and_stripes_4h"]
     assert set(tuned) == {"cd", "pcd", "cg", "sdcp", "sdcp_d"}
@@ -47,10 +73,118 @@ def test_study_fills_the_archive_that_the_workflow_reads(tmp_path):
     cells = nbformat.read(path, as_version=4).cells
     said = [o.get("text", "") for cell in cells for o in cell.get("outputs", [])]
     assert not [text for text in said if "snakemake --cores all adopt" in text]
-    # and finished pieces are not run again
-    before = {f: f.stat().st_mtime for f in (fresh / "results/by_hand").rglob("run.json")}
-    study("tuning")
-    assert before == {f: f.stat().st_mtime for f in (fresh / "results/by_hand").rglob("run.json")}
+
+
+RATES = {"learning_rate": [0.1, 0.3, 0.5]}
+SMALL = {"n_hidden": [3], "algorithms": ["cd", "pcd"], "trials": 3, "epochs": 6}
+SMALL |= {"evaluate": {"every": 2, "also": [0]}, "ais": {"n_particles": 5, "n_temperatures": 10}}
+
+
+@pytest.fixture
+def planned(tmp_path, monkeypatch):
+    """The module, and a function entries -> Study of these entries on small models with AIS."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    module = importlib.import_module("study")
+    monkeypatch.setattr(module.tuning.compare, "doubts", lambda run: "")  # AIS of 5 particles
+
+    def make(*entries):
+        options = {"scale": "smoke", "folder": tmp_path, "backend": "numpy", "nice": 0}
+        made = module.Study(SimpleNamespace(experiments=["bars_and_stripes"], **options))
+        made.config["experiments"]["bars_and_stripes"] |= SMALL
+        changes = {"trials": 1, "epochs": 4, "rounds": [[2, 1]], "evaluate": SMALL["evaluate"]}
+        made.config["tuning"]["experiments"]["bars_and_stripes"] = changes
+        made.config["tuning"]["grids"]["bars_and_stripes"] = {"cd": RATES, "pcd": RATES}
+        made.config["study"] = {
+            "models_at": [4],
+            "experiments": {"bars_and_stripes": [*entries]},
+        }
+        return made
+
+    return module, make
+
+
+def make_all(module, study):
+    """Every piece, as `run` makes them, in this process; their names."""
+    names = []
+    while todo := [p for p in study.pieces() if p.is_known and not module.is_done(p)]:
+        names.append(todo[0].name)
+        module.make(study, todo[0])
+        module.collect(study.pieces())
+    return names
+
+
+def test_trials_come_one_by_one_and_more_and_longer_ones_cost_only_what_is_new(planned):
+    module, make = planned
+    short = {"groups": ["as_published"], "algorithms": ["cd"], "epochs": 2, "trials": 2}
+    long = {"groups": ["as_published"], "algorithms": ["cd"], "trials": 1}
+    cd, short_cd = (
+        f"bars_and_stripes 3h {group} cd" for group in ("as_published", "as_published_2")
+    )
+    first = make(short, long)
+    assert make_all(module, first) == [
+        f"{short_cd}, trial 0",
+        f"{cd}, trial 0",
+        f"{short_cd}, trial 1",
+    ]
+    place = first.folder / "runs/bars_and_stripes"
+    one = runs.load(place / "as_published/cd-3h")
+    assert one.wall["resumed_at_update"] == 2 and one.curve["update"].max() == 6
+    assert len(list(first.folder.rglob("model-4-0.npz"))) == 1
+    more = make(short | {"trials": 3}, long | {"trials": 2})
+    names = make_all(module, more)
+    assert names == [f"{cd}, trial 1", f"{short_cd}, trial 2"]
+    for group, epochs, trials in (("as_published", 6, 2), ("as_published_2", 2, 3)):
+        straight = module.experiments.run_settings(
+            more.config, more.written, "bars_and_stripes", "as_published", "cd", 3
+        ) | {"epochs": epochs, "trials": trials}
+        whole = runs.execute(straight, first.folder / "whole", "numpy")
+        found = place / group / "cd-3h"
+        for name in ("curve.csv", "models.npz", "run.json"):
+            expected = (first.folder / "whole" / name).read_bytes()
+            assert (found / name).read_bytes() == expected
+        assert runs.load(found).trials == whole.trials
+
+
+def test_tuned_runs_wait_for_their_tuning_and_share_what_is_equal(planned, capsys):
+    module, make = planned
+    study = make({"sweep": "tuning"}, {"groups": ["tuned_speed", "tuned_final"], "trials": 1})
+    assert [piece.is_known for piece in study.pieces()] == [True] * 2 + [False] * 4
+    module.print_status(study)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].endswith("0 of 1 done, 1 left, 0.0 h")
+    assert printed[2].endswith("0 of 1 done, 1 left, waits for the tuning, 0.0 h")
+    names = make_all(module, study)
+    assert names[:2] == ["bars_and_stripes 3h tuning cd", "bars_and_stripes 3h tuning pcd"]
+    sweeps = [
+        runs.load_sweep(study.folder / f"sweeps/bars_and_stripes/tuning/{a}-3h")
+        for a in ("cd", "pcd")
+    ]
+    chosen = module.tuning.choose(module.tuning.table(sweeps), 2)
+    different = {(a, *v.values()) for g in module.experiments.TUNED for a, v in chosen[g].items()}
+    assert len(names) == 2 + len(different)
+    for group in module.experiments.TUNED:
+        for algorithm, values in chosen[group].items():
+            run = runs.load(study.folder / f"runs/bars_and_stripes/{group}/{algorithm}-3h")
+            assert run.settings["hyperparameters"] == values
+    module.print_status(study)
+    assert capsys.readouterr().out.count("1 of 1 done") == 6
+
+
+def test_the_share_that_is_done_is_that_of_the_updates(planned):
+    module, make = planned
+    study = make({"sweep": "tuning"}, {"groups": ["as_published"], "trials": 1})
+    sweep, *_, piece = study.pieces()
+    assert module.share(sweep) == module.share(piece) == 0
+    for of, part in ((piece, 2), (sweep, 2)):
+        settings = of.settings | {"epochs": part, "trials": 1}
+        if of is sweep:
+            settings |= {"hyperparameters": settings["hyperparameters"][0]}
+            del settings["rounds"]
+        runs.execute_together([settings], [None], "numpy", checkpoints_in=of.work)
+    assert module.share(piece) == 2 / 6
+    assert module.share(sweep) == 2 / (3 * 2 + 2 * 2)
+    module.make(study, sweep)
+    assert module.share(sweep) == 1
 
 
 def test_table1_is_kept_while_it_is_measured(tmp_path, monkeypatch, capsys):

@@ -85,19 +85,21 @@ def sweep_settings(config, groups, experiment, kind, algorithm, n_hidden):
         ``sensitivity_GROUP``: the grid of ε and λ_H, at the learning rate of S-DCP-D in that group.
     """
     part, changes = config[kind.partition("_")[0]], {}
+    budget = dict(part["experiments"][experiment])
     if "grids" in part:
         of_rates = part["grids"][experiment][algorithm]
     else:
         base = run_settings(
             config, groups, experiment, kind.removeprefix("sensitivity_"), algorithm, n_hidden
         )
-        of_rates = {"learning_rate": [base["hyperparameters"]["learning_rate"]]} | part["grid"]
+        grid = {name: budget.pop(name, values) for name, values in part["grid"].items()}
+        of_rates = {"learning_rate": [base["hyperparameters"]["learning_rate"]]} | grid
     settings = _settings(config, config["experiments"][experiment], algorithm, n_hidden)
     if kind == "tuning":
         changes = {"dataset": settings["dataset"] + "_valid", "seed": part["seed"]}
     values = [dict(zip(of_rates, each, strict=True)) for each in product(*of_rates.values())]
     values = [_complete(config, experiment, algorithm, each) for each in values]
-    settings |= part["experiments"][experiment] | changes | {"hyperparameters": values}
+    settings |= budget | changes | {"hyperparameters": values}
     return {name: v for name, v in settings.items() if name != "rounds" or v}
 
 

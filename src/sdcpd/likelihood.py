@@ -342,6 +342,8 @@ class Evaluator:
         Called with what is evaluated, before that.
     plain_at : collection of int, optional
         The updates after which plain AIS is made; default: all. The trusted estimate always is.
+    note : callable (replica, update, TrustedLogZ), optional
+        Called with every trusted estimate.
     """
 
     def __init__(
@@ -355,12 +357,13 @@ class Evaluator:
         valid=None,
         look=None,
         plain_at=None,
+        note=None,
     ):
         self.train, self.keys, self.ais, self.look = train, keys, ais, look
         self.parts = {"train": train, "test": test}
         if valid is not None:
             self.parts["valid"] = valid
-        self.report, self.engine, self.plain_at = report, engine, plain_at
+        self.report, self.engine, self.plain_at, self.note = report, engine, plain_at, note
         self.train_mean = to_host(train.mean(0, dtype=np.float64))
 
     def __call__(self, theta, replicas, update):
@@ -385,6 +388,8 @@ class Evaluator:
                 point |= {name: float(array[row]) for name, array in values.items()}
         for row, point in enumerate(points if self.ais else ()):
             found = self._trusted(theta.select(slice(row, row + 1)), keys[row])
+            if self.note:
+                self.note(int(replicas[row]), update, found)
             point |= {f"trusted_{p}": float(mean[row]) - found.value for p, mean in means.items()}
             names = "trusted_log_z", "trusted_log_z_se", "trusted_ess", "bound"
             point |= dict(zip(names, found, strict=False)) | {"trusted_agrees": +found.agrees}

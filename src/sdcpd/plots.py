@@ -727,6 +727,9 @@ def tuning_map(settings, title, lines):
         As ``tuning.table`` makes it.
     """
     names = list(dict.fromkeys(settings.algorithm))
+    dropped, doubts = settings.get("dropped", 0) != 0, settings.get("doubts", "") != ""
+    refused = np.where(settings.diverged > 0, settings.diverged, -1 * (dropped | doubts))
+    settings = settings.assign(diverged=refused)  # below 0: not outlined, either
     plain = settings[settings.epsilon.isna()]
     rates = sorted(plain.learning_rate.unique())
     scaled = settings[settings.epsilon.notna()]
@@ -734,7 +737,7 @@ def tuning_map(settings, title, lines):
         2, 2, figsize=(11, 5.6), width_ratios=(max(len(rates), 1), 5), squeeze=False
     )
     for row, (criterion, what) in enumerate((("area", "speed: area under"), ("final", "end of"))):
-        stable = settings[settings.diverged == 0]
+        stable = settings[settings.diverged <= 0]
         best = stable[criterion].max()
         bounds = best - max(best - stable[criterion].quantile(0.25), 1e-6), best
         plain_names = [n for n in names if n in set(plain.algorithm)]
@@ -755,6 +758,8 @@ def tuning_map(settings, title, lines):
         axis.set_xlabel("learning rate η")
         figure.colorbar(drawn, ax=axis, label="nats", extend="min")
     note = "Outlined: the best of each algorithm. ✕: a trial diverged."
+    if np.any(dropped):
+        note += " Most settings ran for fewer epochs: the value when they were dropped."
     _headline(figure, f"Equal tuning: {title}", [*lines, note])
     return figure
 
@@ -803,7 +808,8 @@ def sensitivity_map(sweeps, tables):
 def _heat(
     axis, cells, lost, bounds, columns, rows, by_row=False, outline=True, form="{:.2f}", cmap=None
 ):
-    """Numbers as coloured cells; crossed out where trials diverged, the best outlined."""
+    """Numbers as coloured cells; crossed out where trials diverged, the best outlined, of those
+    that have 0 in ``lost``."""
     values, lost = cells.to_numpy(float), lost.to_numpy(float)
     low, high = bounds
     drawn = axis.imshow(
@@ -820,7 +826,7 @@ def _heat(
             axis.text(j, i, form.format(value), ha="center", va="center", fontsize=6, color=color)
         if lost[i, j] > 0:
             axis.plot(j, i, "x", color="red", ms=13, mew=1.2)
-    stable = np.where(lost > 0, -np.inf, np.nan_to_num(values, nan=-np.inf))
+    stable = np.where(lost != 0, -np.inf, np.nan_to_num(values, nan=-np.inf))
     if outline and np.isfinite(stable).any():
         best = [(i, row.argmax()) for i, row in enumerate(stable)]
         if not by_row:

@@ -11,8 +11,12 @@ is a folder of plain files, each written whole and moved into place:
                  not made, as plain AIS is where an evaluation is not one of ``every``. Archived
                  runs have the trusted columns at the end only, or not at all
     models.npz   W (R, n, m), b (R, m), c (R, n): the final models; NaN where diverged
-    model-E-T.npz  W (n, m), b (m,), c (n,) of trial T after E epochs, where asked for
     wall.json    when it ran and how long it took; apart, so that the others are reproducible
+
+Where it is asked for, ``model-E-T.npz`` has W (n, m), b (m,), c (n,) of trial T after E epochs, and
+``bases.jsonl`` a line for each trusted estimate, in the order in which they were made: trial,
+update, and for each base of AIS log Z by it alone, its standard error, its effective sample size
+and its part of log Z.
 
 Beside it lies ``snapshots.npz``, see snapshots.py.
 
@@ -175,8 +179,8 @@ def execute(
         Raise RunError where ``folder`` holds a finished run, or what an interrupted one of other
         settings has left.
     keep : collection of numbers
-        Epochs, of those evaluated, whose models are kept: ``model-EPOCH-TRIAL.npz`` in ``folder``
-        has W (n, m), b (m,) and c (n,), float32.
+        Epochs, of those evaluated, whose models are kept, float32; with any, so are the bases of
+        the trusted estimates.
 
     Returns
     -------
@@ -234,7 +238,7 @@ def execute_together(
         raise RunError(f"runs side by side must have the same {', '.join(sorted(different))}")
     with ExitStack() as locks:
         for folder in filter(None, dict.fromkeys([checkpoints_in, *folders])):
-            locks.enter_context(_alone_in(Path(folder)))
+            locks.enter_context(alone_in(Path(folder)))
         where = folders, backend_name, data_folder, checkpoints_in
         return _execute_together(all_settings, *where, trials, refuse_used, keep)
 
@@ -308,7 +312,7 @@ def _execute_together(
 
 
 @contextmanager
-def _alone_in(folder):
+def alone_in(folder):
     """Until the end of this context no other process trains into ``folder``.
 
     The system takes the lock away when a process ends, however. One that is being killed gets
@@ -529,7 +533,15 @@ def _train(
             if epoch in keep and places[replica]:
                 _keep(one, Path(places[replica]) / f"model-{epoch:g}-{replicas[replica][1]}.npz")
 
+    def note(replica, update, found):
+        """A line that tells where the weights of AIS come from."""
+        if keep and places[replica]:
+            line = {"trial": replicas[replica][1], "update": update, "bases": found.bases}
+            with open(Path(places[replica]) / "bases.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+
     plain_at = plain_updates(s, len(images))
+    evaluated = images, test, ais_key, s["ais"], progress.note, chosen, valid, look, plain_at, note
 
     def as_asked(point):
         """Without plain AIS where a run of these settings makes none."""
@@ -547,7 +559,7 @@ def _train(
         xp.asarray(dataset.grey) if fresh else images,
         s["batch_size"],
         points,
-        Evaluator(images, test, ais_key, s["ais"], progress.note, chosen, valid, look, plain_at),
+        Evaluator(*evaluated),
         keys["order"],
         keys["chain"],
         checkpoint,
