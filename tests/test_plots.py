@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import random_bits
 from matplotlib.colors import to_hex
 
 from sdcpd import ROOT, data, plots
@@ -409,6 +410,32 @@ def test_reconstructions_are_below_their_images():
         (drawn,) = axis.images
         np.testing.assert_array_equal(drawn.get_array()[1:4, 6:9], images[1].reshape(3, 3))
         assert drawn.get_clim() == (0, 1)
+
+
+@pytest.mark.parametrize("with_data", [True, False])
+def test_hidden_modes_stand_beside_their_likelihoods(with_data):
+    """CD: a bound of 30 nats more than plain AIS; PCD: one of 5 less."""
+    rows = [("cd", -60.0, -100.0, 230.0), ("cd", -61.0, -99.0, 230.0), ("pcd", -70.0, -70.5, 195.0)]
+    columns = ["algorithm", "test", "trusted_test", "bound"]
+    table = pd.DataFrame(rows, columns=columns).assign(chains=50, from_images=1, from_noise=20)
+    table["log_z"] = 140 - table.test
+    table["trusted_log_z"] = 140 - table.trusted_test
+    images = {n: random_bits(5, 6, seed=i, dtype=np.uint8) for i, n in enumerate(("cd", "pcd"))}
+    real = random_bits(4, 6, seed=9, dtype=np.uint8) if with_data else None
+    figure = plots.hidden_modes(table, images, real, (2, 3), "title", ["line"])
+    axis, pictures = figure.axes
+    at_most = [drawn.get_xdata()[0] for drawn in axis.lines if drawn.get_marker() == "|"]
+    assert at_most == [140 - 230, 140 - 195]
+    dotted = [(list(d.get_xdata()), list(d.get_ydata())) for d in axis.lines if d.get_ls() == ":"]
+    assert dotted == [([-90, -60], [0, 0])]  # CD alone is refuted
+    assert len(pictures.images) == 4 + with_data
+    strip = pictures.images[1].get_array()
+    np.testing.assert_array_equal(strip[1:3, 6:9], images["cd"][2].reshape(2, 3))
+    said = "\n".join(text.get_text() for text in pictures.texts)
+    assert "2 % from images\n40 % from noise" in said
+    assert ("not at hand" in said) != with_data
+    assert axis.get_ylim() == pictures.get_ylim()
+    plots.plt.close(figure)
 
 
 @pytest.mark.parametrize("heights", [[0.1, 0.11, 0.12], [0.97, 0.98, 0.99], [-0.2, 0.5, 0.52]])
