@@ -208,7 +208,8 @@ def trusted_log_z(
     unbiased estimate is e^a times too large with a probability of at most e^−a (Markov), while
     one that misses a mode is too small by as much as the mode weighs: hence a sum of all that is
     found, and ``agrees``, which asks whether any base alone or the bound says more. Where it does,
-    there is another try with REPEATS times the temperatures.
+    there is another try with REPEATS times the temperatures. The bound is the largest of those of
+    the modes, and from each base's heaviest particle, which may have found another.
 
     Parameters
     ----------
@@ -227,22 +228,24 @@ def trusted_log_z(
     ends, modes, bounds = find_modes(theta, images, key, *search, engine)
     _, alone = mean_field(theta, xp.asarray(np.round(modes))[None], 0)
     image_bound = float(to_host(alone).max())
-    bound = max(float(bounds.max()), image_bound)
+    bounds = [*bounds, image_bound]
     means = {"data": to_host(images.mean(0, dtype=xp.float64)), "chains": ends.mean(0)}
     means |= {f"mode {number}": mode for number, mode in enumerate(modes, 1)}
     for factor in REPEATS:
         how = key_of(key.tolist(), factor), n_particles, n_temperatures * factor, engine
-        *log_z, bases = _from_bases(theta, means, *how)
-        found = TrustedLogZ(*log_z, bound, image_bound, bases, modes[0])
+        *log_z, bases, heaviest = _from_bases(theta, means, *how)
+        bounds += to_host(mean_field(theta, xp.asarray(heaviest)[None])[1][0]).tolist()
+        found = TrustedLogZ(*log_z, float(max(bounds)), image_bound, bases, modes[0])
         if found.agrees:
             break
     return found
 
 
 def _from_bases(theta, means, key, n_particles, n_temperatures, engine):
-    """log Z, its error, its effective sample size, and each base alone; see ``trusted_log_z``."""
+    """log Z, its error, its effective sample size, each base alone, and of each its heaviest
+    particle (K, m); see ``trusted_log_z``."""
     logits = np.stack([logit_of_mean(mean) for mean in means.values()])
-    bases, terms = {}, []
+    bases, terms, heaviest = {}, [], []
     for number, (name, mean) in enumerate(means.items()):
         how = n_particles, n_temperatures * (BROAD if number < 2 else 1), None, engine
         found, particles, weights = _annealed(theta, mean, [key_of(key.tolist(), name)], *how)
@@ -250,12 +253,14 @@ def _from_bases(theta, means, key, n_particles, n_temperatures, engine):
         log_q -= np.logaddexp(0, logits).sum(1)
         share = log_q[:, number] - np.logaddexp.reduce(log_q, 1)
         terms.append(share + weights[0] - np.log(n_particles))
+        heaviest.append(to_host(particles[0])[weights[0].argmax()])
         alone = (float(value[0]) for value in found)
         bases[name] = (*alone, float(np.logaddexp.reduce(terms[-1])))
     value = np.logaddexp.reduce(np.concatenate(terms))
     shares = np.exp(np.stack(terms) - value)  # their sum is 1
     error = np.sqrt(n_particles * shares.var(1, ddof=1).sum())
-    return float(value), float(error), float(1 / (shares**2).sum()), bases
+    ess = 1 / (shares**2).sum()
+    return float(value), float(error), float(ess), bases, np.stack(heaviest)
 
 
 def find_modes(theta, images, key, n_chains, n_steps, engine):
