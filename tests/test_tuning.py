@@ -327,6 +327,15 @@ def test_halving(tmp_path):
     assert "3 (best 2 and the smallest step go on), 5 (best 1 and" in tuning.origin([sweep])
 
 
+def test_rounds_of_a_part_of_an_epoch():
+    """Of 41 updates each: they end after 2 and 4 of them."""
+    for updates, dropped in ((1, 1), (2, 1), (3, 2), (4, 0)):
+        run = run_of([updates / 41], [[-1]], rounds=[[0.05, 1]])
+        settings = run.settings | {"epochs": 0.1}
+        run = run._replace(curve=run.curve.assign(update=updates), settings=settings)
+        assert tuning.table([[run]]).dropped[0] == dropped
+
+
 def test_interrupted_halving_goes_on(tmp_path, monkeypatch):
     tuning.execute(SMALL, tmp_path / "undisturbed", "numpy")
     seen, original = [], runs.execute_together

@@ -128,9 +128,7 @@ def table(sweeps, published=None):
         row = {"algorithm": settings["algorithm"]}
         row |= {name: settings["hyperparameters"].get(name) for name in VALUES}
         ran = run.curve.epoch.max()
-        ends = [end for end, _ in _rounds(settings) if end < ran]
-        over = ran < settings["epochs"] and _rounds(settings)
-        row |= {"trials": len(final), "epochs": ran, "dropped": len(ends) + 1 if over else 0}
+        row |= {"trials": len(final), "epochs": ran, "dropped": _dropped(run, ran)}
         row["diverged"] = int((~alive).sum())
         row["doubts"] = compare.doubts(run)
         for name, values in (("area", area[alive]), ("final", final[alive])):
@@ -140,6 +138,16 @@ def table(sweeps, published=None):
         row["distance"] = _distance(run, published) if alive.any() else np.nan
         rows.append(row)
     return pd.DataFrame(rows).astype({name: float for name in VALUES})
+
+
+def _dropped(run, ran):
+    """The round after which a setting that ran so many epochs did not go on; 0 for none."""
+    rounds, update = _rounds(run.settings), run.curve["update"].max()
+    if not rounds or not ran:  # diverged at the start
+        return len(rounds[:1])
+    ends = [end for end, _ in rounds] + [run.settings["epochs"]]
+    ends = [round(end * update / ran) for end in ends]  # after a whole number of updates
+    return 0 if update >= ends[-1] else sum(update > end for end in ends) + 1
 
 
 def _distance(run, published):
