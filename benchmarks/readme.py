@@ -1,7 +1,8 @@
 """Write the README's tables: performance from the newest records, claims from the last full run.
 
 uv run python benchmarks/readme.py               changes README.md
-uv run python benchmarks/readme.py --figures     first keeps the claims and pictures of figures/
+uv run python benchmarks/readme.py --figures     first keeps the claims, with every measurement
+                                                 behind them, and the pictures of figures/
 uv run python benchmarks/readme.py --check       fails if it is not what is kept
 """
 
@@ -18,6 +19,8 @@ PICTURES = (
     *("figS_bars_and_stripes_4h_tuned_speed", "figS_tuning_bars_and_stripes_4h"),
     *("figS_sensitivity_bars_and_stripes", "figS_overfitting_caltech", "figS_caltech_samples"),
 )
+
+CLAIMS = "claims.csv", "claims_measured.csv"
 
 
 def newest(name, device):
@@ -78,9 +81,10 @@ def claims():
 
 
 def keep():
-    """Copy the claims and the pictures that the README shows from figures/."""
+    """Copy the claims from figures/, and those pictures of the README that are there."""
     KEPT.mkdir(parents=True, exist_ok=True)
-    for name in (*(f"{picture}.png" for picture in PICTURES), "claims.csv"):
+    made = [f"{name}.png" for name in PICTURES if (ROOT / f"figures/{name}.png").exists()]
+    for name in (*made, *CLAIMS):
         shutil.copyfile(ROOT / "figures" / name, KEPT / name)
 
 

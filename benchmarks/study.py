@@ -30,6 +30,7 @@ import ctypes
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -184,12 +185,27 @@ class Study:
 
 
 def is_done(piece):
-    """Whether its run file is there, of these settings but for the number of trials."""
-    stored = archive.settings_of(piece.folder)
-    if not stored or not piece.is_known:
-        return False
+    """Whether its run file is there, or the run in the archive has it."""
+    if piece.trials and piece.trials[-1] < n_archived(piece):
+        return True
+    return has_settings(piece, archive.settings_of(piece.folder))
+
+
+def has_settings(piece, stored):
+    """Whether stored settings are those of a piece but for the number of trials."""
     known = json.loads(json.dumps(piece.settings))
-    return stored | {"trials": 0} == known | {"trials": 0}
+    return bool(stored and piece.is_known) and stored | {"trials": 0} == known | {"trials": 0}
+
+
+def archived(piece):
+    """Where the archive has what a piece belongs to, if it has it."""
+    return archive.FOLDER / Path(*piece.goal.parts[-4:])
+
+
+def n_archived(piece):
+    """How many trials the archive has of the run to which a piece belongs."""
+    stored = archive.settings_of(archived(piece))
+    return stored["trials"] if has_settings(piece, stored) else 0
 
 
 def is_at_work(study, piece):
@@ -215,15 +231,26 @@ def make(study, piece):
 
 
 def collect(pieces):
-    """Put the finished trials of every run together that has more of them than it had."""
+    """Put the finished trials of every run together that has more of them than it had.
+
+    What the archive has, made in another folder or on another machine, is taken from there.
+    """
     for goal, parts in by(pieces, "goal").items():
-        parts = [part for part in parts if part.trials]
+        first = parts[0]
+        if first.trials is None:
+            place = archived(first)
+            if not is_done(first) and has_settings(first, archive.settings_of(place)):
+                shutil.copytree(place, goal, dirs_exist_ok=True)
+            continue
         n = next((i for i, part in enumerate(parts) if not is_done(part)), len(parts))
         trials = sum(len(part.trials) for part in parts[:n])
         if trials:
             stored = archive.settings_of(goal)
-            if stored != json.loads(json.dumps(parts[0].settings | {"trials": trials})):
-                runs.merge([part.folder for part in parts[:n]], goal, trials)
+            if stored != json.loads(json.dumps(first.settings | {"trials": trials})):
+                of_archive = n_archived(first)
+                folders = [archived(first)] if of_archive else []
+                folders += [p.folder for p in parts[:n] if p.trials[-1] >= of_archive]
+                runs.merge(folders, goal, trials)
 
 
 def by(pieces, name):

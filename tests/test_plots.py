@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import random_bits
 from matplotlib.colors import to_hex
 
 from sdcpd import ROOT, data, plots
@@ -411,6 +412,32 @@ def test_reconstructions_are_below_their_images():
         assert drawn.get_clim() == (0, 1)
 
 
+@pytest.mark.parametrize("with_data", [True, False])
+def test_hidden_modes_stand_beside_their_likelihoods(with_data):
+    """CD: a bound of 30 nats more than plain AIS; PCD: one of 5 less."""
+    rows = [("cd", -60.0, -100.0, 230.0), ("cd", -61.0, -99.0, 230.0), ("pcd", -70.0, -70.5, 195.0)]
+    columns = ["algorithm", "test", "trusted_test", "bound"]
+    table = pd.DataFrame(rows, columns=columns).assign(chains=50, from_images=1, from_noise=20)
+    table["log_z"] = 140 - table.test
+    table["trusted_log_z"] = 140 - table.trusted_test
+    images = {n: random_bits(5, 6, seed=i, dtype=np.uint8) for i, n in enumerate(("cd", "pcd"))}
+    real = random_bits(4, 6, seed=9, dtype=np.uint8) if with_data else None
+    figure = plots.hidden_modes(table, images, real, (2, 3), "title", ["line"])
+    axis, pictures = figure.axes
+    at_most = [drawn.get_xdata()[0] for drawn in axis.lines if drawn.get_marker() == "|"]
+    assert at_most == [140 - 230, 140 - 195]
+    dotted = [(list(d.get_xdata()), list(d.get_ydata())) for d in axis.lines if d.get_ls() == ":"]
+    assert dotted == [([-90, -60], [0, 0])]  # CD alone is refuted
+    assert len(pictures.images) == 4 + with_data
+    strip = pictures.images[1].get_array()
+    np.testing.assert_array_equal(strip[1:3, 6:9], images["cd"][2].reshape(2, 3))
+    said = "\n".join(text.get_text() for text in pictures.texts)
+    assert "2 % from images\n40 % from noise" in said
+    assert ("not at hand" in said) != with_data
+    assert axis.get_ylim() == pictures.get_ylim()
+    plots.plt.close(figure)
+
+
 @pytest.mark.parametrize("heights", [[0.1, 0.11, 0.12], [0.97, 0.98, 0.99], [-0.2, 0.5, 0.52]])
 def test_names_beside_curves_keep_apart(heights):
     places = plots._move_apart(heights, 0.1)
@@ -758,7 +785,7 @@ def measured(**columns):
             "experiment": "mnist",
             "n_hidden": 500,
             "part": "test",
-            "detail": "1 nats below",
+            "detail": "1 nat below",
             "one": "sdcp_d",
             "other": ["cd", "cg", "sdcp"],
             "setting": "as published",
@@ -781,8 +808,8 @@ def verdict_of(table):
 
 def test_verdict_shows_what_speaks_most_against_the_claim():
     row = verdict_of(measured())
-    assert row["as published"] == "10 % [never, 20 %] vs CG, 1 nats below"
-    assert row.paper == "30 % vs CG, 1 nats below"
+    assert row["as published"] == "10 % [never, 20 %] vs CG, 1 nat below"
+    assert row.paper == "30 % vs CG, 1 nat below"
     assert row.dataset == "MNIST" and row["holds if"] == "above 25 %" and row.tuned == ""
 
 
@@ -795,7 +822,7 @@ def test_verdict_says_why_nothing_was_measured():
 def test_measurements_one_a_row_with_their_intervals():
     table = plots.measurement_table(measured(), [CLAIM])
     others = "CD", "CG", "S-DCP"
-    assert list(table["of"]) == [f"vs {other}, 1 nats below, test" for other in others]
+    assert list(table["of"]) == [f"vs {other}, 1 nat below, test" for other in others]
     assert list(table["paper"]) == ["40 %", "30 %", ""]
     assert list(table["ours [95 % interval]"])[1] == "10 % [never, 20 %]"
     assert list(table.outcome) == ["holds", "fails", "undecided"] and set(table.trials) == {"4"}

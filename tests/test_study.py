@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
+import numpy as np
 import pytest
 import yaml
 from project import copy_project, environment, run
@@ -143,6 +144,34 @@ def test_trials_come_one_by_one_and_more_and_longer_ones_cost_only_what_is_new(p
             expected = (first.folder / "whole" / name).read_bytes()
             assert (found / name).read_bytes() == expected
         assert runs.load(found).trials == whole.trials
+
+
+def test_what_is_archived_is_not_made_again_on_another_machine(planned, tmp_path, monkeypatch):
+    """Trials go on after those of the archive, which keeps one model; a sweep comes from there."""
+    module, make = planned
+    monkeypatch.setattr(module.archive, "FOLDER", tmp_path / "archive")
+    tuning, group = {"sweep": "tuning"}, {"groups": ["as_published"], "algorithms": ["cd"]}
+    first = make(tuning, group | {"trials": 2})
+    make_all(module, first)
+    module.archive_(first)
+    other = make(tuning, group | {"trials": 4})
+    other.folder = tmp_path / "other"
+    module.collect(other.pieces())
+    made = make_all(module, other)
+    assert made == [f"bars_and_stripes 3h as_published cd, trial {trial}" for trial in (2, 3)]
+    place = "runs/bars_and_stripes/as_published/cd-3h"
+    settings = module.archive.settings_of(other.folder / place)
+    whole = runs.execute(settings, tmp_path / "whole", "numpy")
+    assert settings["trials"] == 4
+    assert (other.folder / place / "curve.csv").read_bytes() == (
+        tmp_path / "whole/curve.csv"
+    ).read_bytes()
+    merged = runs.load(other.folder / place)
+    assert len(merged.trials) == 3 and {2, 3} < {*merged.trials}
+    module.archive_(other)
+    theta, trial = runs.load(module.archive.FOLDER / place).best()
+    assert trial == whole.best()[1]
+    np.testing.assert_allclose(theta.W, whole.best()[0].W, rtol=1e-3, atol=1e-3)
 
 
 def test_tuned_runs_wait_for_their_tuning_and_share_what_is_equal(planned, capsys):

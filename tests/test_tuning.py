@@ -331,8 +331,8 @@ def test_rounds_of_a_part_of_an_epoch():
     """Of 41 updates each: they end after 2 and 4 of them."""
     for updates, dropped in ((1, 1), (2, 1), (3, 2), (4, 0)):
         run = run_of([updates / 41], [[-1]], rounds=[[0.05, 1]])
-        settings = run.settings | {"epochs": 0.1}
-        run = run._replace(curve=run.curve.assign(update=updates), settings=settings)
+        settings, curve = run.settings | {"epochs": 0.1}, run.curve.assign(update=updates)
+        run = run._replace(settings=settings, curve=curve)
         assert tuning.table([[run]]).dropped[0] == dropped
 
 

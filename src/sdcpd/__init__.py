@@ -15,13 +15,14 @@ archive         finished runs that a clone brings along
 snapshots       filters and reconstructions while a model learns
 runs            one run from its settings to its run file; sweeps over settings
 experiments     from the configuration to the settings of runs
-compare         speed, end, epochs saved, with intervals over trials
+intervals       Student's t over trials, for whatever is estimated from them
+compare         speed, end, epochs saved
 tuning          equal tuning: the best settings of every algorithm
 claims          the verdict on each claim of the paper
 measurements    tables about finished models, kept row by row
 repeat          log Z estimated again, the beginning of a run trained again
 quality         how sharp and diverse generated images are
-timing          seconds per update, one model at a time (Table 1)
+timing          operations and seconds of an update, one model at a time (Table 1)
 plots           the paper's figures and tables from run files
 costs           what a run will cost
 cli             the command line: own data, without the workflow

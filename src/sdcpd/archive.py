@@ -91,10 +91,11 @@ def best_trial(curve):
 def _store_best(folder, goal, keep_model):
     best = best_trial(pd.read_csv(folder / "curve.csv")) if keep_model else None
     with np.load(folder / "models.npz", allow_pickle=False) as models:
-        rows = slice(best, best + 1) if best is not None else slice(0)
+        rows = models["trials"] == best  # none where all diverged
         arrays = {name: models[name][rows].astype(np.float16) for name in "Wbc"}
+        arrays["trials"] = models["trials"][rows]
     with whole_file(goal / "models.npz", "wb") as file:
-        np.savez_compressed(file, **arrays, trials=np.arange(len(arrays["W"])) + (best or 0))
+        np.savez_compressed(file, **arrays)
 
 
 def write_sums():

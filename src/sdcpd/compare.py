@@ -109,36 +109,28 @@ def epochs_saved(epochs, fast, slow, below=0.0):
 
     Parameters
     ----------
-    epochs : ndarray, shape (points,)
-    fast, slow : ndarray, shape (..., points)
+    epochs, fast, slow : ndarray, shape (points,)
         Mean curves.
     below : float
         Nats.
 
     Returns
     -------
-    ndarray (...)
+    float
         −inf where ``fast`` never gets there; NaN where ``slow`` is there from the start.
     """
-    level = slow.max(-1, keepdims=True) - below
-    there, own = (_reaches(epochs, values, level) for values in (slow, fast))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(there > epochs[0], 1 - own / there, np.nan)
+    level = slow.max() - below
+    there = _reaches(epochs, slow, level)
+    return 1 - _reaches(epochs, fast, level) / there if there > epochs[0] else np.nan
 
 
 def _reaches(epochs, values, level):
-    """The epoch at which curves (..., points) first reach a level, between points linearly."""
-    above = values >= level
-    point = np.where(above.any(-1), above.argmax(-1), -1)
-    before = np.maximum(point - 1, 0)
-
-    def at(where):
-        return np.take_along_axis(values, where[..., None], -1)[..., 0]
-
-    rise = at(point) - at(before)
-    share = np.where(point > 0, (level[..., 0] - at(before)) / np.where(rise == 0, 1, rise), 1.0)
-    reached = epochs[before] + share * (epochs[point] - epochs[before])
-    return np.where(point < 0, np.inf, reached)
+    """The epoch at which a curve first reaches a level, between points linearly; inf: never."""
+    above = np.flatnonzero(values >= level)
+    if len(above) == 0:
+        return np.inf
+    around = slice(max(0, above[0] - 1), above[0] + 1)
+    return float(np.interp(level, values[around], epochs[around]))
 
 
 def saved(fast, slow, part="test", below=0.0):
@@ -149,25 +141,21 @@ def saved(fast, slow, part="test", below=0.0):
     this is first above zero, at the earliest when its upper end first is.
     """
     epochs, f, s = _common(fast, slow, part)
-    if not len(f):
+    if len(f) == 0:
         return NONE
-    mean_of_slow = s.mean(0)
-    level = np.array([mean_of_slow.max() - below])
-    there = float(_reaches(epochs, mean_of_slow, level))
-    at_level = np.array([np.interp(there, epochs, values) for values in s])
-    difference = f - at_level[:, None]
-    error = difference.std(0, ddof=1) / np.sqrt(len(f)) if len(f) > 1 else np.nan
-
-    def by(values):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            took = _reaches(epochs, values, np.zeros(1))
-            return 1 - took / there if there > epochs[0] else np.nan
-
-    middle = difference.mean(0)
+    mean = s.mean(0)
+    value = epochs_saved(epochs, f.mean(0), mean, below)
+    there = _reaches(epochs, mean, mean.max() - below)
+    if len(f) == 1 or np.isnan(value):
+        return Estimate(value, len(f))
+    difference = f - np.array([[np.interp(there, epochs, values)] for values in s])
+    middle, error = difference.mean(0), difference.std(0, ddof=1) / np.sqrt(len(f))
     return Estimate(
-        float(epochs_saved(epochs, f.mean(0), mean_of_slow, below)),
+        value,
         len(f),
-        lambda quantile: (by(middle - quantile * error), by(middle + quantile * error)),
+        lambda q: tuple(
+            1 - _reaches(epochs, middle + e, 0) / there for e in (-q * error, q * error)
+        ),
     )
 
 
@@ -193,9 +181,7 @@ def ratio(one, other, statistic=np.mean):
     """statistic(one) / statistic(other) of one positive number a trial, in pairs."""
     one, other = _both(one, other)
     return jackknife(
-        lambda rows: np.log(statistic(one[rows]) / statistic(other[rows])),
-        len(one),
-        np.exp,
+        lambda rows: np.log(statistic(one[rows]) / statistic(other[rows])), len(one), np.exp
     )
 
 

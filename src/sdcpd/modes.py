@@ -22,7 +22,7 @@ COLUMNS = [
 ]
 IMAGES = "images.npz"
 FILES = (*TABLES, IMAGES)
-KEPT = 12  # chains whose last states are kept
+KEPT = 9  # chains whose last states are kept
 
 
 def measure(

@@ -568,19 +568,35 @@ def hidden_modes(measured, images, real, image_shape, title, lines):
     """
     names = list(dict.fromkeys(measured.algorithm))
     n = len(names)
-    figure = plt.figure(figsize=(13, 0.7 * n + 2))
-    grid = figure.add_gridspec(n + 1, 2, width_ratios=(4, 7))
-    axis = figure.add_subplot(grid[:n, 0])
+    figure, (axis, pictures) = plt.subplots(
+        1, 2, figsize=(13, 0.72 * n + 2.2), width_ratios=(1, 2.1), sharey=True
+    )
+    pictures.text(0, -0.6, "mode", fontsize=8)
+    pictures.text(1.15, -0.6, "last states of chains that began in noise", fontsize=8)
     for row, name in enumerate(names):
         own, (color, marker) = measured[measured.algorithm == name], STYLES[name]
         highest = (own.trusted_test + own.trusted_log_z - own.bound).min()
         axis.plot(own.test, [row] * len(own), marker, mfc="white", color=color, ms=6)
         axis.plot(own.trusted_test, [row] * len(own), "x", color=color, ms=6)
         axis.plot(highest, row, "|", color="red", ms=16, mew=1.5)
-        if (refuted(own.log_z, own.bound)).any():
+        if refuted(own.log_z, own.bound).any():
             axis.plot([highest, own.test.max()], [row, row], color="red", lw=1, ls=":")
-    axis.set_yticks(range(n), [LABELS[name] for name in names])
-    axis.set_ylim(n - 0.5, -0.5)
+        mode, *ends = images[name]
+        _strip(pictures, [mode], image_shape, 0, row)
+        end = _strip(pictures, ends, image_shape, 1.15, row)
+        shares = (100 * own[f].sum() / own.chains.sum() for f in ("from_images", "from_noise"))
+        text = "ending in the mode:\n{:.0f} % from images\n{:.0f} % from noise".format(*shares)
+        pictures.text(end + 0.15, row, text, va="center", fontsize=7.5)
+    text, at = "real test images", end + 0.15
+    if real is None:
+        text, at = "real test images: the data are not at hand", 1.15
+    else:
+        _strip(pictures, real, image_shape, 1.15, n)
+    pictures.text(at, n, text, va="center", fontsize=7.5)
+    pictures.set(xlim=(0, end + 2.6), aspect="equal", anchor="W", frame_on=False, xticks=[])
+    pictures.tick_params(left=False, labelleft=False)
+    pictures.grid(False)
+    axis.set(yticks=range(n), yticklabels=[LABELS[name] for name in names], ylim=(n + 0.5, -0.5))
     axis.set_xlabel("test: average log-likelihood (nats)")
     line = mpl.lines.Line2D
     handles = [
@@ -590,39 +606,18 @@ def hidden_modes(measured, images, real, image_shape, title, lines):
     ]
     labels = ["plain AIS", "trusted estimate", "at most, by the bound on log Z"]
     figure.legend(handles, labels, loc="lower left", ncols=3, fontsize=8)
-    for row, name in enumerate(names):
-        own, (mode, *ends) = measured[measured.algorithm == name], images[name].astype(float)
-        axis = figure.add_subplot(grid[row, 1])
-        _strips(axis, [[mode], ends], image_shape)
-        if row == 0:
-            axis.set_title("the mode | the last states of chains that began in noise", loc="left")
-        n, counts = own.chains.sum(), (own.from_images.sum(), own.from_noise.sum())
-        from_images, from_noise = (f"{count / n:.0%}" for count in counts)
-        text = f"ending in the mode:\n{from_images} from images\n{from_noise} from noise"
-        axis.text(1.01, 0.5, text, transform=axis.transAxes, va="center", fontsize=7.5)
-    axis = figure.add_subplot(grid[-1, 1])
-    if real is None:
-        axis.set_axis_off()
-        axis.text(0, 0.5, "real test images: the data are not at hand", va="center")
-    else:
-        _strips(axis, [real], image_shape)
-        axis.text(
-            1.01, 0.5, "real test images", transform=axis.transAxes, va="center", fontsize=7.5
-        )
     _headline(figure, title, lines)
     return figure
 
 
-def _strips(axis, groups, image_shape):
-    """Groups of images (N, m) in one row, with wider gaps between groups."""
-    blank = np.full((image_shape[0] + 2, 8), np.nan)
-    parts = []
-    for group in groups:
-        shaped = np.asarray(group, float).reshape(-1, *image_shape)
-        parts += [np.pad(image, 1, constant_values=0.5) for image in shaped] + [blank]
-    axis.imshow(np.hstack(parts[:-1]), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    axis.set(xticks=[], yticks=[], anchor="W", frame_on=False)
-    axis.grid(False)
+def _strip(axis, images, image_shape, left, row):
+    """Images (N, m) side by side from ``left``, around the height ``row``; where they end."""
+    border = {"pad_width": 1, "constant_values": 0.5}
+    picture = np.hstack([np.pad(v.reshape(image_shape).astype(float), **border) for v in images])
+    right = left + 0.9 * picture.shape[1] / picture.shape[0]
+    extent = (left, right, row + 0.45, row - 0.45)
+    axis.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest", extent=extent)
+    return right
 
 
 def tile(images, image_shape, gap=0.5):
@@ -686,8 +681,10 @@ def reconstructions(snapshots, image_shape):
     n = len(snapshots["images"])
     figure, axes = plt.subplots(len(rows), 1, figsize=(0.75 * n + 1.2, 0.85 * len(rows)))
     for axis, images, name in zip(axes, rows, names, strict=True):
-        _strips(axis, [images], image_shape)
+        _strip(axis, images, image_shape, 0, 0)
         axis.set_ylabel(name, rotation=0, ha="right", va="center")
+        axis.set(xticks=[], yticks=[])
+        axis.grid(False)
     figure.tight_layout()
     return figure
 
@@ -890,10 +887,11 @@ def measurement_table(measured, claims):
 
 
 def _decisive(own, claim, column="ours"):
-    """The row whose measurement speaks most against the claim; one that was not run only if all."""
+    """The row whose measurement speaks most against the claim; if none was measured, the one that
+    makes the outcome."""
     known = own[own[column].notna()]
     if known.empty:
-        return own.iloc[0]
+        return own[own.outcome == judge.together(set(own.outcome))].iloc[0]
     ((how, bound),) = claim["holds_if"].items()
     if how == "between":
         return known.loc[(known[column] - np.mean(bound)).abs().idxmax()]

@@ -369,7 +369,7 @@ def merge(folders, folder, n_trials=None):
     ----------
     folders : sequence of path
         Of the parts: runs of the same settings, training code and engine, each with some of the
-        trials, and together with each of them once.
+        trials, and together with each of them once. One of the archive brings its best model only.
     folder : path
     n_trials : int, optional
         How many trials the run has. Default: as many as the settings of the parts say, which may
@@ -383,17 +383,17 @@ def merge(folders, folder, n_trials=None):
     ------
     RunError
     """
-    parts = sorted(map(load, folders), key=lambda part: part.trials)
+    parts = sorted(map(load, folders), key=lambda part: part.curve.trial.min())
     changes = {} if n_trials is None else {"trials": n_trials}
     settings, *others = [part.settings | changes for part in parts]
     abouts = [part.provenance for part in parts]
-    trials = tuple(trial for part in parts for trial in part.trials)
+    trials = [trial for part in parts for trial in sorted(set(part.curve.trial))]
     if any(other != settings for other in others) or any(
         about[name] != abouts[0][name] for about in abouts for name in ("trained_by", "engine")
     ):
         raise RunError(f"{folder}: its parts differ in settings, code or engine: train them again")
-    if trials != tuple(range(settings["trials"])):
-        raise RunError(f"{folder}: its parts have the trials {[*trials]}: train all, each once")
+    if trials != [*range(settings["trials"])]:
+        raise RunError(f"{folder}: its parts have the trials {trials}: train all, each once")
     about = {  # devices and versions of other machines, where they differ
         name: _joined([about.get(name) for about in abouts]) for name in abouts[0]
     }
@@ -401,7 +401,8 @@ def merge(folders, folder, n_trials=None):
     curve = pd.concat(part.curve for part in parts).sort_values(["update", "trial"])
     curve = curve[[name for name in ("trial", *_COLUMNS) if name in curve]]
     theta = Parameters(*map(np.concatenate, zip(*(part.theta for part in parts), strict=True)))
-    run = Run(settings, about, curve.reset_index(drop=True), theta, wall, trials)
+    with_model = tuple(trial for part in parts for trial in part.trials)
+    run = Run(settings, about, curve.reset_index(drop=True), theta, wall, with_model)
     save(run, folder)
     for part in folders:  # that with the first trial has them
         if (Path(part) / SNAPSHOTS).exists():
