@@ -142,12 +142,12 @@ def table(sweeps, published=None):
 
 def _dropped(run, ran):
     """The round after which a setting that ran so many epochs did not go on; 0 for none."""
-    update = run.curve["update"].max()
-    ends = [end for end, _ in _rounds(run.settings)]
-    # an end is after a whole number of updates
-    reached = [update >= round(end * update / ran) for end in (*ends, run.settings["epochs"])]
-    over = [update > round(end * update / ran) for end in ends]
-    return sum(over) + 1 if ends and not reached[-1] else 0
+    rounds, update = _rounds(run.settings), run.curve["update"].max()
+    if not rounds or not ran:  # diverged at the start
+        return len(rounds[:1])
+    ends = [end for end, _ in rounds] + [run.settings["epochs"]]
+    ends = [round(end * update / ran) for end in ends]  # after a whole number of updates
+    return 0 if update >= ends[-1] else sum(update > end for end in ends) + 1
 
 
 def _distance(run, published):
