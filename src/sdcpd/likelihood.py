@@ -150,9 +150,9 @@ AGREEMENT = 0.5  # nats; what differs by less agrees
 CHAINS = 6  # of the search, a particle
 CANDIDATES = 32  # of the modes: between each two of them another one may lie
 MODES = 6  # bases at most, besides the two means over images
-BROAD = 3  # times the temperatures where AIS starts from one of these
+BROAD = 2  # times the temperatures where AIS starts from one of these
 DISTINCT = 0.05  # modes differ in at least this share of the pixels
-REPEATS = (1, 4)  # times the temperatures, until the estimate agrees
+REPEATS = (1, 4, 16)  # times the temperatures, until the estimate agrees
 TO_TELL, TO_THE_END = 20, 200  # iterations of mean field: until it shows which mode it goes to; all
 
 
