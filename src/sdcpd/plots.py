@@ -730,8 +730,9 @@ def tuning_map(settings, title, lines):
     plain = settings[settings.epsilon.isna()]
     rates = sorted(plain.learning_rate.unique())
     scaled = settings[settings.epsilon.notna()]
+    wide = max(5, 1.6 * scaled.learning_rate.nunique())
     figure, axes = plt.subplots(
-        2, 2, figsize=(11, 5.6), width_ratios=(max(len(rates), 1), 5), squeeze=False
+        2, 2, figsize=(13, 5.6), width_ratios=(max(len(rates), 1), wide), squeeze=False
     )
     for row, (criterion, what) in enumerate((("area", "speed: area under"), ("final", "end of"))):
         stable = settings[settings.diverged <= 0]
