@@ -19,7 +19,7 @@ from conftest import random_bits
 from matplotlib import pyplot as plt
 from test_likelihood import planted
 
-from sdcpd import ROOT, __version__, backend, cli, data, plots, runs, sampling
+from sdcpd import ROOT, __version__, backend, cli, data, likelihood, plots, runs, sampling
 from sdcpd.algorithms import LABELS, STEPS
 
 SMALL = ["--hidden", "3", "--epochs", "2", "--batch-size", "16", "--backend", "numpy"]
@@ -647,8 +647,9 @@ def test_evaluate_by_ais_as_the_run(own, capsys):
     assert about.endswith("20 particles × 30 temperatures, seed 7") and "exact" not in table["ESS"]
 
 
-def test_doubtful_estimates_are_marked(own, capsys):
-    given = ["--ais-particles", "5", "--ais-temperatures", "2"]
+def test_doubtful_estimates_are_marked(own, capsys, monkeypatch):
+    monkeypatch.setattr(likelihood, "REPEATS", (1,))
+    given = ["--ais-particles", "2", "--ais-temperatures", "2"]
     assert plots.MIN_ESS == 10 and train(*given) == 0
     assert "ESS below 10: doubtful" in capsys.readouterr().out
     assert cli.main(["evaluate", "run"]) == 0
