@@ -22,6 +22,11 @@ FEW, FAR = 3, 10  # of 3 or 4 trials what is so many standard deviations over tr
 # standard deviations need no such assumption). One or two trials decide nothing.
 
 
+def quantile_of(n_trials, error=ERROR):
+    """How many standard errors an interval of a mean over trials reaches; NaN for one trial."""
+    return student.ppf(1 - error / 2, np.asarray(n_trials) - 1)
+
+
 class Estimate(NamedTuple):
     """A statistic of ``trials``; infinitely many where it is exact."""
 
@@ -45,7 +50,7 @@ class Estimate(NamedTuple):
     def _ends(self, error, least=0):
         if self.trials < 2:
             return np.nan, np.nan
-        quantile = max(student.ppf(1 - error / 2, self.trials - 1), least)
+        quantile = max(quantile_of(self.trials, error), least)
         return tuple(map(float, self.ends(quantile)))
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
 from . import claims as judge
 from .algorithms import LABELS
 from .archive import best_trial
+from .intervals import quantile_of
 from .likelihood import MIN_ESS, likelihoods, refuted
 from .tuning import SYMBOLS
 
@@ -153,7 +153,7 @@ def summarize(run, trusted=False):
     alive = alive.assign(over=over.where(refuted(0, over), 0))
     groups = alive.groupby(["epoch", "update"])
     table = groups.agg(trials=("trial", "size"), ess=("ess", "min"), refuted_by=("over", "max"))
-    quantile = stdtrit(table.trials - 1, 0.975)  # NaN, no interval, with one trial
+    quantile = quantile_of(table.trials)
     for part in _parts(run):
         half = quantile * groups[part].std(ddof=1) / np.sqrt(table.trials)
         table[f"{part}_mean"] = groups[part].mean()
