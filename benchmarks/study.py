@@ -308,14 +308,8 @@ def start(study, piece):
             ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG, Linux
 
     command = [sys.executable, __file__, "piece", piece.name, "--folder", study.folder]
-    command += [
-        "--backend",
-        study.backend,
-        "--scale",
-        study.scale,
-        "--experiments",
-        *study.experiments,
-    ]
+    command += ["--backend", study.backend, "--scale", study.scale]
+    command += ["--experiments", *study.experiments]
     with open(study.log(piece), "ab") as log:
         fcntl.flock(log, fcntl.LOCK_EX)
         own = {"SDCPD_PROGRESS_LOG": str(study.log(piece))}

@@ -75,7 +75,7 @@ def store(folder, target, keep_model=True):
     folder, goal = Path(folder), FOLDER / target
     goal.mkdir(parents=True, exist_ok=True)
     for part in sorted(folder.iterdir()):
-        if part.name.endswith((".json", ".csv", ".csv.gz")) or part.name == "images.npz":
+        if part.name.endswith((".json", ".csv", ".csv.gz", "images.npz")):
             shutil.copyfile(part, goal / part.name)
     if (folder / "models.npz").exists():
         _store_best(folder, goal, keep_model)

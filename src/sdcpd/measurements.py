@@ -84,13 +84,13 @@ def models(finished, trials):
     return [(run, row) for run, row in found if np.isfinite(run.theta.W[row]).all()]
 
 
-def side_by_side(found, engine, n_rows, on_cpu, alike=lambda run: None):
+def side_by_side(found, engine, n_rows, on_cpu):
     """Lists of (run, row) to measure at once: as many as the memory of a GPU holds.
 
-    Those of a list have the same size, and the same ``alike(run)``. ``n_rows`` is the number of
-    particles or images of each; ``on_cpu`` is how many where the engine knows no limit.
+    Those of a list have the same size. ``n_rows`` is the number of particles or images of each;
+    ``on_cpu`` is how many where the engine knows no limit.
     """
-    for (n, m, _), group in groupby(found, lambda f: (*f[0].theta.W.shape[1:], alike(f[0]))):
+    for (n, m), group in groupby(found, lambda f: f[0].theta.W.shape[1:]):
         limit, same = engine.capacity(n, m, n_rows, 0), list(group)
         at_once = on_cpu if limit is None else max(1, limit)
         for first in range(0, len(same), at_once):
