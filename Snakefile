@@ -41,7 +41,6 @@ include: "workflow/rules/train.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/study.smk"
-include: "workflow/rules/plan.smk"
 include: "workflow/rules/site.smk"
 
 

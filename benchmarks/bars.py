@@ -3,12 +3,12 @@
 uv run python benchmarks/bars.py                 2 minutes on a CPU
 """
 
-from common import LABELS, STEPS, Record, arguments, engines, key, np, seconds
+from common import LABELS, Record, arguments, engines, key, np, seconds
 
-from sdcpd.algorithms import Hyperparameters
+from sdcpd.algorithms import ALGORITHMS, Hyperparameters
 from sdcpd.data import bars_and_stripes
 from sdcpd.rbm import initialize
-from sdcpd.training import train
+from sdcpd.training import Task, train
 
 TRIALS, UPDATES = 25, 5000
 
@@ -16,16 +16,14 @@ TRIALS, UPDATES = 25, 5000
 def training(engine, algorithm, n_hidden, n_updates):
     """All trials, not evaluated."""
     xp, images = engine.xp, bars_and_stripes(3)
-    keys, one = [key("bars", trial) for trial in range(TRIALS)], xp.full(TRIALS, 0.1, xp.float32)
-    inner = algorithm in ("sdcp", "sdcp_d")
+    keys = np.array([key("bars", trial) for trial in range(TRIALS)])
+    one, inner = xp.full(TRIALS, 0.1, xp.float32), ALGORITHMS[algorithm].has_inner_loop
     mean = xp.asarray(images.mean(0), xp.float32)
     hyper = Hyperparameters(one, one, 0 * one, 2 if inner else 4, 2, 0.01, mean)
     theta = initialize(images.mean(0), n_hidden, keys, xp)
     points = [{"train": 0.0}] * TRIALS
-    train(
-        algorithm, theta, hyper, xp.asarray(images), 16, [n_updates], lambda *_: points, keys, keys,
-        engine=engine,
-    )  # fmt: skip
+    task = Task(algorithm, hyper, xp.asarray(images), 16, [n_updates], keys, keys, engine=engine)
+    train(task, theta, lambda *_: points)
 
 
 def main():
@@ -37,7 +35,7 @@ def main():
     record = Record("bars", title, columns, engine, options, updates=n_updates)
     total = 0.0
     for n_hidden in (4, 8, 16):
-        for algorithm in STEPS:
+        for algorithm in LABELS:
             training(engine, algorithm, n_hidden, 10)  # compiles
             taken = seconds(lambda a=algorithm, n=n_hidden: training(engine, a, n, n_updates))
             total += taken * UPDATES / n_updates

@@ -3,7 +3,7 @@
     uv run python benchmarks/study.py status [--experiments caltech] [--folder results/paper]
     uv run python benchmarks/study.py run --experiments caltech --cores 2
 
-    status        a line for each sweep and group of runs: done, running, left, expected hours
+    status        a line for each sweep and group of runs: done, running, left, hours taken
     run           all pieces that are not done, so many at a time, each a process at low priority
     archive       everything that is finished in the folder, into workflow/archive
     adopt         write what the archived tunings choose to hyperparameters.yaml
@@ -44,7 +44,6 @@ from common import ROOT, engines, key
 
 from sdcpd import (
     archive,
-    costs,
     data,
     experiments,
     likelihood,
@@ -52,15 +51,11 @@ from sdcpd import (
     quality,
     runs,
     timing,
-    training,
     tuning,
 )
 from sdcpd.data import whole_file
 
 CHOSEN = (*experiments.TUNED, "step_matched")
-# What is expected before anything is finished: ``costs.calibrate`` on one core of a cloud machine.
-RATES = {"ascent": 0.0055, "gibbs": 0.00168, "temperature": 0.00137, "image": 1.34e-5}
-RATES |= {"small_replica": 4.56e-6, "small_call": 3.86e-5, "state": 1.95e-7}
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -142,7 +137,7 @@ class Study:
                 what = algorithm, n
                 try:
                     settings = experiments.run_settings(self.config, groups, name, group, *what)
-                except experiments.ConfigError:  # for what it costs
+                except experiments.ConfigError:  # a line of the status
                     known = self.config, self.written, name, "as_published"
                     settings = experiments.run_settings(*known, *what) | {"hyperparameters": {}}
                 settings |= {"trials": trials, "epochs": epochs}
@@ -226,8 +221,8 @@ def make(study, piece):
         tuning.execute(piece.settings, piece.folder, study.backend, study.data)
         return
     how = {"trials": piece.trials, "keep": study.config["study"]["models_at"]}
-    where = [piece.folder], study.backend, study.data, piece.work
-    runs.execute_together([piece.settings], *where, **how)
+    how |= {"checkpoints_in": piece.work}
+    runs.execute(piece.settings, piece.folder, study.backend, study.data, **how)
 
 
 def collect(pieces):
@@ -327,76 +322,37 @@ def say(text):
 def print_status(study):
     """A line for each sweep and group of runs, and one for all."""
     pieces = study.pieces()
-    slower, total, lines = measured(pieces), 0.0, by(pieces, "line")
+    lines, total = by(pieces, "line"), 0.0
     width = max(map(len, lines), default=0)
     waits = not all(is_done(piece) for piece in pieces if "tuning" in piece.folder.parts)
-    known = {}  # trials that groups share are expected once
     for line, parts in lines.items():
         done = [part for part in parts if is_done(part)]
         others = [part for part in parts if part not in done]
         at_work = [part for part in others if is_at_work(study, part)]
         states = [f"{len(done)} of {len(parts)} done"]
-        states += [f"running ({share(part):.0%})" for part in at_work]
-        begun = [part for part in others if part not in at_work and share(part)]
-        states += [f"stopped at {share(part):.0%}" for part in begun]
-        states += [f"{len(others) - len(at_work) - len(begun)} left"] if others else []
+        states += [f"running ({last_line(study.log(part))})" for part in at_work]
+        states += [f"{len(others) - len(at_work)} left"] if others else []
         if others and not others[0].is_known:
             states.append("waits for the tuning" if waits else "the tuning chose none")
-        hours = sum(
-            expected(part) * slower(part) * (1 - share(part))
-            for part in others
-            if known.setdefault((part.work, part.folder), part) is part
-        )
-        total += hours
-        print(f"{line:{width}}  {', '.join(states)}{f', {hours:.1f} h' * bool(others)}")
-    print(f"{'expected':{width}}  {total:.1f} hours on one core")
+        taken = [hours for part in done if (hours := hours_of(part)) is not None]
+        total += sum(taken)
+        states += [f"{sum(taken) / len(taken):.2f} h each"] if taken else []
+        print(f"{line:{width}}  {', '.join(states)}")
+    print(f"{'finished here':{width}}  {total:.1f} hours of one core")
 
 
-def expected(piece):
-    """Hours, by the number of operations."""
-    if "dataset" not in piece.settings:  # a sweep around what is not known yet
-        return 0.0
-    trials = piece.trials or range(piece.settings["trials"])
-    return costs.seconds(piece.settings | {"trials": len(trials)}, RATES) / 3600
-
-
-def measured(pieces):
-    """A function: how many times as long as expected a piece takes, by those like it that are
-    finished; one that is nothing like any takes as expected."""
-    taken = {}
-    for piece in filter(is_done, pieces):
+def hours_of(piece):
+    """What a finished piece took; None where it is in the archive alone."""
+    try:
         wall = json.loads((piece.folder / "wall.json").read_text(encoding="utf-8"))
-        hours = (wall["training_seconds"] + wall["evaluation_seconds"]) / 3600
-        taken.setdefault(like(piece), []).append((hours, expected(piece)))
-
-    def times(piece):
-        hours, planned = map(sum, zip(*taken.get(like(piece), [(1, 1)]), strict=True))
-        return hours / planned
-
-    return times
+    except FileNotFoundError:
+        return None
+    return (wall["training_seconds"] + wall["evaluation_seconds"]) / 3600
 
 
-def like(piece):
-    names = "dataset", "algorithm", "n_hidden", "batch_size"
-    return tuple(piece.settings.get(name) for name in names)
-
-
-def share(piece):
-    """How much of a piece its checkpoints have, by the number of updates."""
-    if not piece.is_known:
-        return 0.0
-    found = filter(None, map(training.position_of, piece.work.glob(training.CHECKPOINTS)))
-    done = {}
-    for fingerprint, update in found:
-        done[fingerprint] = max(update, done.get(fingerprint, 0))
-    settings, n = piece.settings, costs.sizes_of(piece.settings["dataset"])[1]
-    per_epoch = training.updates_per_epoch(n, settings["batch_size"])
-    if rounds := settings.get("rounds"):
-        counts = [len(settings["hyperparameters"]), *(n + 1 for _, n in rounds)]
-        ends = [0, *(end for end, _ in rounds), settings["epochs"]]
-        spans = zip(counts, ends, ends[1:], strict=False)
-        return min(1.0, sum(done.values()) / per_epoch / sum(n * (b - a) for n, a, b in spans))
-    return min(1.0, max(done.values(), default=0) / per_epoch / settings["epochs"])
+def last_line(path):
+    """What a piece has said last: how far it is."""
+    return next(reversed(path.read_text(encoding="utf-8").splitlines()), "begins")
 
 
 # ------------------------------------------------------------------------------- others

@@ -13,7 +13,7 @@ and 10,000 temperatures, scaled up from fewer.
 from functools import partial
 
 from common import (
-    LABELS, PRODUCTS, STEPS, UPDATES, Record, arguments, engines, key, np, product_seconds,
+    LABELS, PRODUCTS, UPDATES, Record, arguments, engines, key, np, product_seconds,
     replicate, seconds, share_of_changes, take_turns, trained_model, training_rows, update_task,
 )  # fmt: skip
 
@@ -42,7 +42,7 @@ def main():
         record.about[f"changes, {model}"] = changes.tolist()
         for replicas in (1, 10) if options.quick else (1, 10, 50, 100):
             theta_r = replicate(engine, theta, replicas)
-            tasks = {a: update_task(engine, a, theta_r, images) for a in STEPS}
+            tasks = {a: update_task(engine, a, theta_r, images) for a in LABELS}
             # On a CPU a replica's time hardly depends on how many there are: once is enough.
             effort = (0.2, 5, 30) if replicas < 50 or on_gpu else (0, 0, 0)
             times = take_turns(tasks, engine.xp, *effort)

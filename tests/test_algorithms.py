@@ -7,7 +7,7 @@ import pytest
 from conftest import all_states, joint_log_weights, joint_probabilities, random_bits, random_models
 from scipy.special import logsumexp
 
-from sdcpd.algorithms import STEPS, Hyperparameters, together
+from sdcpd.algorithms import ALGORITHMS, Hyperparameters
 from sdcpd.backend import Stream, key
 from sdcpd.engine import Engine
 from sdcpd.rbm import Parameters, hessian_diagonal
@@ -35,9 +35,9 @@ def keys(replicas):
 
 def run(name, theta, batches, hyper, chain_keys, *engine):
     """A few mini-batches in a row: the models after each, and the last memory."""
-    stream, memory, after = Stream(chain_keys, np), {}, []
+    stream, memory, after = Stream(chain_keys, np), None, []
     for v in batches:
-        theta, memory = STEPS[name](theta, memory, v, hyper, stream, *engine)
+        theta, memory = ALGORITHMS[name].step(theta, memory, v, hyper, stream, *engine)
         after.append(theta)
     return after, memory
 
@@ -202,12 +202,12 @@ def test_memory_matters_where_the_paper_has_one():
     theta = random_models(30, 20, seed=2)
     batches = [random_bits(1, 16, 30, seed=s) for s in (1, 2)]
     hyper = hyperparameters(1, n_visible=30, lambda_hessian=np.array([0.9]))
-    for name in STEPS:
+    for name in ALGORITHMS:
         stream = Stream(keys(1), np)
-        middle, memory = STEPS[name](theta, {}, batches[0], hyper, stream)
+        middle, memory = ALGORITHMS[name].step(theta, None, batches[0], hyper, stream)
         go_on, afresh = Stream(keys(1), np, 50), Stream(keys(1), np, 50)
-        kept, _ = STEPS[name](middle, memory, batches[1], hyper, go_on)
-        lost, _ = STEPS[name](middle, {}, batches[1], hyper, afresh)
+        kept, _ = ALGORITHMS[name].step(middle, memory, batches[1], hyper, go_on)
+        lost, _ = ALGORITHMS[name].step(middle, None, batches[1], hyper, afresh)
         assert np.array_equal(kept.W, lost.W) == (name in ("cd", "sdcp")), name
 
 
@@ -313,7 +313,7 @@ def test_hessian_diagonal_is_the_second_derivative_of_log_z():
 # ------------------------------------------------------------------- replicas and cost
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_replicas_are_independent_to_the_bit(name):
     """Side by side or alone, a trial gives the same numbers: no mixing through any array."""
     m, n, batch = 30, 20, 16
@@ -330,27 +330,15 @@ def test_replicas_are_independent_to_the_bit(name):
             np.testing.assert_array_equal(one[0], all_three[r])
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_step_writes_over_nothing(name):
     """A pure function: models, data and memory given to it stay as they are."""
     theta = random_models(M, N, seed=9, replicas=2)
     v = random_bits(2, 8, M, seed=1)
     hyper, stream = hyperparameters(2), Stream(keys(2), np)
-    middle, memory = STEPS[name](theta, {}, v, hyper, stream)
-    given = [*middle, *memory.values(), v]
+    middle, memory = ALGORITHMS[name].step(theta, None, v, hyper, stream)
+    given = [*middle, *(memory or ()), v]
     before = [array.copy() for array in given]
-    STEPS[name](middle, memory, v, hyper, stream)
+    ALGORITHMS[name].step(middle, memory, v, hyper, stream)
     for array, copy in zip(given, before, strict=True):
         np.testing.assert_array_equal(array, copy)
-
-
-# ------------------------------------------------------------------------- side by side
-
-
-def test_algorithms_side_by_side_need_equal_numbers_of_steps():
-    """CD-3 beside S-DCP(2, 2): their random numbers could not stay in step."""
-    theta = random_models(M, N, seed=1, replicas=2, dtype=np.float32)
-    v, one = random_bits(2, 5, M, seed=2), np.ones(1, np.float32)
-    pair = [Hyperparameters(one, one, one, *steps, 0.01, None) for steps in ((3, 1), (2, 2))]
-    with pytest.raises(ValueError, match="same number of Gibbs steps"):
-        together(["cd", "sdcp"], theta, [{}, {}], v, pair, Stream(keys(2), np))

@@ -90,7 +90,7 @@ def test_the_best_model_is_found_in_both(stored, original):
 
 def test_a_sweep_comes_back_as_it_was(folder, tmp_path):
     given = settings(hyperparameters=[rate(value)["hyperparameters"] for value in (0.1, 0.2, 0.3)])
-    runs.execute_sweeps([given], [tmp_path / "sweep"], "numpy")
+    runs.execute_sweep(given, tmp_path / "sweep", "numpy")
     archive.store(tmp_path / "sweep", "sweeps/cd")
     stored = folder / "sweeps/cd"
     assert sorted(p.name for p in stored.iterdir()) == sorted(runs.SWEEP_FILES)
@@ -204,7 +204,7 @@ def test_without_the_list_everything_is_refused(stored, folder):
 @pytest.mark.parametrize("part", runs.SWEEP_FILES)
 def test_a_changed_sweep_is_refused(part, folder, tmp_path):
     given = settings("sdcp_d", hyperparameters=[HYPER["sdcp_d"]])
-    runs.execute_sweeps([given], [tmp_path / "sweep"], "numpy")
+    runs.execute_sweep(given, tmp_path / "sweep", "numpy")
     archive.store(tmp_path / "sweep", "sweeps/sdcp_d")
     path = folder / "sweeps/sdcp_d" / part
     path.write_bytes(path.read_bytes() + b"\n")

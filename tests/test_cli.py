@@ -20,7 +20,7 @@ from matplotlib import pyplot as plt
 from test_likelihood import planted
 
 from sdcpd import ROOT, __version__, backend, cli, data, likelihood, plots, runs, sampling
-from sdcpd.algorithms import LABELS, STEPS
+from sdcpd.algorithms import ALGORITHMS, LABELS
 
 SMALL = ["--hidden", "3", "--epochs", "2", "--batch-size", "16", "--backend", "numpy"]
 SMALL += ["--sample-steps", "5"]
@@ -90,7 +90,7 @@ def refused(capsys, *words, status=2):
 # ------------------------------------------------------------------------------- train
 
 
-@pytest.mark.parametrize("algorithm", STEPS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_train_is_execute(algorithm, own, capsys):
     """Run file, pictures and table; numbers to the bit."""
     assert train("--algorithm", algorithm, "--trials", "2") == 0
@@ -123,7 +123,7 @@ def asked_for(monkeypatch, *arguments):
     return seen[0]
 
 
-@pytest.mark.parametrize("algorithm", STEPS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_defaults(algorithm, own, monkeypatch):
     assert asked_for(monkeypatch, own, "--algorithm", algorithm) == settings(algorithm)
     inner = algorithm in ("sdcp", "sdcp_d")
@@ -155,7 +155,7 @@ def test_defaults_are_documented(capsys):
         "temperatures (1000; exact if a layer has at most 20 units)",
     ):
         assert words in text, words
-    assert ", ".join(STEPS).replace(", sdcp_d", " or sdcp_d") in text
+    assert ", ".join(ALGORITHMS).replace(", sdcp_d", " or sdcp_d") in text
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz"])

@@ -21,13 +21,14 @@ def example(title):
 
 
 def change(project, diff):
-    """What a diff says: the lines with − become those with +."""
+    """What a diff says: in each hunk, the lines with − become those with +."""
     path = project / re.search(r"^\+\+\+ b/(.*)$", diff, re.M)[1]
-    lines = [line for line in diff.splitlines() if not line.startswith(("---", "+++", "@@"))]
-    old, new = ("\n".join(x[1:] for x in lines if x.startswith(sign)) for sign in "-+")
     content = path.read_text(encoding="utf-8")
-    assert content.count(old) == 1
-    path.write_text(content.replace(old, new), encoding="utf-8")
+    for hunk in diff.split("@@\n")[1:]:
+        old, new = ("".join(x[1:] for x in hunk.splitlines(True) if x[0] in s) for s in (" -", " +"))
+        assert content.count(old) == 1, old
+        content = content.replace(old, new)
+    path.write_text(content, encoding="utf-8")
 
 
 def carry_out(project, title, **changes):

@@ -18,7 +18,7 @@ from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 from sdcpd import ROOT, compiled, engine
-from sdcpd.algorithms import STEPS, Hyperparameters
+from sdcpd.algorithms import ALGORITHMS, Hyperparameters
 from sdcpd.backend import BackendError, Stream, blas_threads, gpu_problem, key, philox
 from sdcpd.engine import PLAIN, CompiledEngine, Engine, choose, select
 from sdcpd.likelihood import Evaluator, annealed_log_z, exact_log_z
@@ -114,7 +114,7 @@ def test_select_auto_on_this_machine():
 ALL_THAT_A_RUN_DOES = """
 import test_runs
 from sdcpd import compiled, runs
-from sdcpd.algorithms import STEPS
+from sdcpd.algorithms import ALGORITHMS
 from sdcpd.engine import select
 from sdcpd.sampling import generate
 
@@ -123,7 +123,7 @@ def compiled_for():
 
 chosen = select("numba")
 before = compiled_for()
-for name in STEPS:
+for name in ALGORITHMS:
     for size in (6, 16):
         settings = test_runs.settings(name, batch_size=size, ais=test_runs.AIS)
         run = runs.execute(settings, None, "numba")
@@ -442,8 +442,8 @@ def test_parameters_that_are_not_finite(value, fast):
     assert_same_states(got[::2], PLAIN.gibbs(theta, v, 70, stream(3))[0][::2])
     assert np.isfinite(p[::2]).all()
     hyper = hyperparameters(3, 33)
-    for name in STEPS:
-        after, _ = STEPS[name](spoiled, {}, v, hyper, stream(3), fast)
+    for name in ALGORITHMS:
+        after, _ = ALGORITHMS[name].step(spoiled, None, v, hyper, stream(3), fast)
         assert np.isfinite(after.W[::2]).all()
         if not np.isfinite(value):
             assert not np.isfinite(after.W[1]).all()
@@ -663,17 +663,17 @@ def hyperparameters(replicas, m):
 
 
 @pytest.mark.parametrize("kind", ["initial", "moderate"])
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_algorithm_is_the_plain_one(name, kind, fast):
     """Four updates, the last mini-batch incomplete: the same models and the same memory."""
     theta = make(kind, 30, 20, 3)
     hyper, states = hyperparameters(3, 30), {}
     for e in (fast, PLAIN):
-        state, draws = (theta, {}), stream(3)
+        state, draws = (theta, None), stream(3)
         for size in (16, 16, 16, 5):
             v = e.states(random_bits(3, size, 30, seed=size, dtype=np.uint8))
-            state = STEPS[name](*state, v, hyper, draws, e)
-        states[e] = [*state[0], *(state[1][k] for k in sorted(state[1]))], draws.position
+            state = ALGORITHMS[name].step(*state, v, hyper, draws, e)
+        states[e] = [*state[0], *(state[1] or ())], draws.position
     assert states[fast][1] == states[PLAIN][1]
     for got, expected, start in zip(*(states[e][0] for e in (fast, PLAIN)), theta, strict=False):
         assert got.dtype == np.float32
@@ -682,15 +682,15 @@ def test_algorithm_is_the_plain_one(name, kind, fast):
     assert len(states[fast][0]) == len(states[PLAIN][0])
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_step_writes_over_nothing(name, fast):
     """A pure function: models, data and memory given to it stay as they are."""
     theta, v = make("moderate", 30, 20, 2), random_bits(2, 8, 30, seed=1)
     hyper, draws = hyperparameters(2, 30), stream(2)
-    middle, memory = STEPS[name](theta, {}, v, hyper, draws, fast)
-    given = [*middle, *memory.values(), v]
+    middle, memory = ALGORITHMS[name].step(theta, None, v, hyper, draws, fast)
+    given = [*middle, *(memory or ()), v]
     before = [array.copy() for array in given]
-    STEPS[name](middle, memory, v, hyper, draws, fast)
+    ALGORITHMS[name].step(middle, memory, v, hyper, draws, fast)
     for array, copy in zip(given, before, strict=True):
         np.testing.assert_array_equal(array, copy)
 
@@ -722,10 +722,10 @@ def test_threads_change_no_bit(threads, monkeypatch):
             weights, chain = np.zeros((2, 3)), one.chain(theta, v, stream(2), base)
             for k in range(20):
                 chain.anneal(k / 20, (k + 1) / 20, weights)
-            memory, after = {}, theta
+            memory, after = None, theta
             for _ in range(2):
-                after, memory = STEPS["sdcp_d"](after, memory, v, hyper, stream(2), one)
-            results.append([weights, chain.v, *after, *memory.values()])
+                after, memory = ALGORITHMS["sdcp_d"].step(after, memory, v, hyper, stream(2), one)
+            results.append([weights, chain.v, *after, *(memory or ())])
             results[-1] += [*one.gibbs(theta, v, 5, stream(2)), one.hidden_probability(theta, v)]
             results[-1] += [*one.ascend(theta, hyper.learning_rate, after, theta)]
             assert pool.given == 0 if n_threads == 1 else pool.given > 100 * threads

@@ -13,7 +13,7 @@ from conftest import random_bits
 from matplotlib.colors import to_hex
 
 from sdcpd import ROOT, data, plots
-from sdcpd.algorithms import LABELS, STEPS
+from sdcpd.algorithms import ALGORITHMS, LABELS
 from sdcpd.rbm import Parameters
 from sdcpd.runs import Run
 
@@ -62,7 +62,7 @@ def test_settings_of_the_user_do_not_matter(tmp_path):
 
 def make_run(algorithm="cd", dataset="bars_and_stripes", curve=None, **changes):
     """A run of three trials whose curve is random, or made of rows trial, update, train, status."""
-    rng = np.random.default_rng(list(STEPS).index(algorithm))
+    rng = np.random.default_rng(list(ALGORITHMS).index(algorithm))
     if curve is None:
         curve = [(t, u, rng.uniform(-9, -5), "ok") for u in EPOCHS for t in range(3)]
     curve = pd.DataFrame(curve, columns=["trial", "update", "train", "status"])
@@ -155,7 +155,7 @@ def test_published_curves_of_2019():
     table = plots.published(path)
     assert len(table) == len(pd.read_csv(path)) == 610
     assert table.figure.value_counts().to_dict() == {1: 90, 2: 160, 3: 180, 4: 180}
-    assert set(table.algorithm) == set(STEPS)
+    assert set(table.algorithm) == set(ALGORITHMS)
     assert table.groupby("figure").epoch.max().tolist() == [5000, 200, 200, 200]
     # A maximum over trials is no less than their mean.
     table["statistic"] = table.panel.str.split("-").str[-1]
@@ -228,16 +228,16 @@ def test_describe_runs():
 
 
 def test_an_algorithm_has_its_own_colour_and_marker():
-    assert set(plots.STYLES) == set(LABELS) == set(STEPS)
+    assert set(plots.STYLES) == set(LABELS) == set(ALGORITHMS)
     colours, markers = zip(*plots.STYLES.values(), strict=True)
-    assert len({to_hex(colour) for colour in colours}) == len(set(markers)) == len(STEPS)
+    assert len({to_hex(colour) for colour in colours}) == len(set(markers)) == len(ALGORITHMS)
 
 
 @pytest.mark.parametrize(
     ("dataset", "parts"), [("bars_and_stripes", ["test"]), ("mnist", ["train", "test"])]
 )
 def test_likelihood_curves(dataset, parts):
-    finished = [make_run(name, dataset) for name in STEPS]
+    finished = [make_run(name, dataset) for name in ALGORITHMS]
     panels = [(part, statistic) for part in parts for statistic in ("mean", "max")]
     prefix = {"bars_and_stripes": "train=test"}  # as the published file calls it
     published = pd.DataFrame(
@@ -741,7 +741,7 @@ def test_sensitivity_map_is_over_epsilon_and_memory():
 
 def test_step_matched_baselines_are_dotted_and_named():
     baseline = make_run("cg", hyperparameters={"learning_rate": 0.6857})
-    runs = [make_run(name) for name in STEPS]
+    runs = [make_run(name) for name in ALGORITHMS]
     figure = plots.likelihood_curves(runs, PAPER, None, [baseline], "tuned_speed")
     (line,) = [ln for ln in figure.axes[0].lines if "step-matched" in str(ln.get_label())]
     assert line.get_linestyle() == ":" and "0.686" in line.get_label()

@@ -4,8 +4,9 @@ import ast
 import json
 import os
 import re
-import shutil
 import subprocess
+import shutil
+import tempfile
 import types
 
 import numpy as np
@@ -14,10 +15,10 @@ import pytest
 from conftest import random_bits
 
 from sdcpd import ROOT, data, runs, snapshots
-from sdcpd.algorithms import STEPS
+from sdcpd.algorithms import ALGORITHMS
 from sdcpd.engine import PLAIN, Engine
 
-HYPER = {name: {"learning_rate": 0.1} for name in STEPS}
+HYPER = {name: {"learning_rate": 0.1} for name in ALGORITHMS}
 HYPER["cg"] |= {"sliding_factor": 0.01}
 HYPER["sdcp_d"] |= {"epsilon": 0.1, "lambda_hessian": 0.5}
 AIS = {"n_particles": 5, "n_temperatures": 10}
@@ -70,7 +71,7 @@ def at(run, update):
 # ------------------------------------------------------------- what decides the numbers
 
 
-@pytest.mark.parametrize(("algorithm", "ais"), [*((name, AIS) for name in STEPS), ("cd", None)])
+@pytest.mark.parametrize(("algorithm", "ais"), [*((a, AIS) for a in ALGORITHMS), ("cd", None)])
 def test_seed_and_trial_decide_everything_else_nothing(algorithm, ais):
     run = execute(algorithm, trials=3, ais=ais)
     assert_equal(run, execute(algorithm, trials=3, ais=ais))
@@ -106,15 +107,21 @@ def calls_of_train(monkeypatch):
 
 def test_streams_of_a_run(monkeypatch):
     """One order of the images for all algorithms of a trial; chains and AIS of their own."""
-    seen = calls_of_train(monkeypatch)
+    seen, given, original = calls_of_train(monkeypatch), [], runs.Evaluator
+
+    def spy(train, test, keys, *arguments, **how):
+        given.append(keys)
+        return original(train, test, keys, *arguments, **how)
+
+    monkeypatch.setattr(runs, "Evaluator", spy)
     variants = [{}, rate(0.2), {"n_gibbs_steps": 2}, {"n_hidden": 4}, {"algorithm": "pcd"}]
     for changes in variants:
         execute(**changes)
-    orders = {np.array(arguments[7]).tobytes() for arguments in seen}
-    chains = {key.tobytes() for arguments in seen for key in arguments[8]}
+    orders = {task.order_keys.tobytes() for task, *_ in seen}
+    chains = {key.tobytes() for task, *_ in seen for key in task.chain_keys}
     assert len(orders) == 1 and len(chains) == 2 * len(variants)
     points = [(trial, update) for trial in (0, 1) for update in (0, 3)]
-    ais = {arguments[6].keys(*point).tobytes() for arguments in seen for point in points}
+    ais = {keys(*point).tobytes() for keys in given for point in points}
     assert len(ais) == 4 * len(variants) and not ais & chains
 
 
@@ -258,7 +265,7 @@ def test_never_unpickles(copy, tmp_path):
 # ----------------------------------------------------------------------------- settings
 
 
-@pytest.mark.parametrize("algorithm", STEPS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_right_settings_are_accepted(algorithm):
     runs.canonical(settings(algorithm, epochs=1.5, ais=AIS))
 
@@ -394,7 +401,7 @@ def test_interrupted_run_goes_on(owner, name, when, resumed_at, tmp_path, monkey
 LONGER = {"ais": AIS, "evaluate": {"every": 2, "also": [0, 0.7]}}
 
 
-@pytest.mark.parametrize("algorithm", STEPS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_prolonged_runs_are_those_made_at_once(algorithm, tmp_path, monkeypatch):
     """To the bit, with memories and random streams, in steps and through an interruption; plain AIS
     that was made at an end which now is none, or no point at all, is not there."""
@@ -556,7 +563,7 @@ def test_two_trainings_into_one_folder(tmp_path, monkeypatch):
     assert str(tmp_path) in told[0] and "\n" not in told[0]
 
 
-@pytest.mark.parametrize("algorithm", STEPS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_equal_settings_train_the_same_model(algorithm, tmp_path, monkeypatch):
     """Whatever the order of their names, and with 1 or 1.0; resumed from each other, too."""
 
@@ -657,21 +664,19 @@ def test_grey_levels_are_trained_on_and_images_evaluated(small_dataset, monkeypa
     seen = calls_of_train(monkeypatch)
     pd.testing.assert_frame_equal(at(execute(), 0), start, check_exact=True)  # as without grey
     execute("pcd", n_hidden=4)
-    for arguments in seen:
-        np.testing.assert_array_equal(arguments[3], grey)
-        np.testing.assert_array_equal(arguments[13], seen[0][13])
-    pixels, *others = ({k.tobytes() for k in np.array(seen[0][n])} for n in (13, 7, 8))
+    tasks = [task for task, *_ in seen]
+    for task in tasks:
+        np.testing.assert_array_equal(task.images, grey)
+        np.testing.assert_array_equal(task.pixel_keys, tasks[0].pixel_keys)
+    keys = tasks[0].pixel_keys, tasks[0].order_keys, tasks[0].chain_keys
+    pixels, *others = ({key.tobytes() for key in each} for each in keys)
     assert len(pixels) == 2 and not any(pixels & other for other in others)
     small_dataset()
     execute()
-    assert seen[-1][13] is None and set(np.unique(seen[-1][3])) == {0, 1}
+    assert seen[-1][0].pixel_keys is None and set(np.unique(seen[-1][0].images)) == {0, 1}
 
 
-# ------------------------------------------------------------------- runs side by side
-
-
-def together(all_settings, *folders):
-    return runs.execute_together(all_settings, folders or [None] * len(all_settings), "numpy")
+# ----------------------------------------------------------- replicas, in groups or apart
 
 
 @pytest.fixture
@@ -680,129 +685,38 @@ def room_for_two(monkeypatch):
     monkeypatch.setattr(Engine, "capacity", lambda self, *size: 2)
 
 
-def several(algorithm="sdcp_d"):
-    """Runs that differ in rate, ε and λ_H, in seed and in number of trials: six replicas."""
-    hyper = HYPER[algorithm]
-    return [
-        settings(algorithm, trials=1, ais=AIS),
-        settings(algorithm, trials=3, seed=2, ais=AIS, hyperparameters=dict.fromkeys(hyper, 0.2)),
-        settings(algorithm, trials=2, ais=AIS, hyperparameters=hyper | {"learning_rate": 0.3}),
-    ]
-
-
-def in_order(run):
-    """The run with its curve point by point, trial by trial."""
-    curve = run.curve.sort_values(["update", "trial"], kind="stable", ignore_index=True)
-    return run._replace(curve=curve)
-
-
-@pytest.mark.parametrize("algorithm", ["pcd", "sdcp_d"])
-def test_runs_side_by_side_are_those_made_alone(algorithm, tmp_path):
-    """Each with its own hyperparameters, keys and trials; run files as those of ``execute``."""
-    folders = [tmp_path / name for name in "abc"]
-    for run, given, folder in zip(
-        together(several(algorithm), *folders), several(algorithm), folders, strict=True
-    ):
-        alone = runs.execute(given, tmp_path / "alone" / folder.name, "numpy")
-        assert run.settings == given and run.wall["replicas_in_that_time"] == 6
-        assert_equal(run, alone)
-        for part in ("curve.csv", "models.npz", "run.json"):
-            expected = (tmp_path / "alone" / folder.name / part).read_bytes()
-            assert (folder / part).read_bytes() == expected
-        assert run_files(folder) == {*runs.FILES, snapshots.NAME}
-
-
-def test_settings_reach_the_training_each_runs_own(monkeypatch):
-    """Also ν, K and d, which are no arrays in ``Hyperparameters``: those of the first run would be
-    the others'. To compare runs with each other would not show a setting that is ignored by all."""
+def test_settings_reach_the_training(monkeypatch):
+    """To compare runs with each other would not show a setting that is ignored by all."""
     seen = calls_of_train(monkeypatch)
-    cg = {"n_gibbs_steps": 6, "n_inner_iterations": 1, "trials": 1}
-    first, second = ({"learning_rate": x, "sliding_factor": y} for x, y in ((0.3, 0.01), (0.4, 1)))
+    cg = {"learning_rate": 0.3, "sliding_factor": 0.02}
     d = {"learning_rate": 0.5, "epsilon": 0.6, "lambda_hessian": 0.7}
-    given = [
-        settings("cg", **cg, hyperparameters=first),
-        settings("cg", **cg, hyperparameters=second),
-        settings("sdcp_d", n_gibbs_steps=2, n_inner_iterations=3, hyperparameters=d),
-    ]
-    for run, alone in zip(together(given), given, strict=True):
-        assert_equal(run, runs.execute(alone, None, "numpy"))
-    together_seen = seen[0][0], seen[0][2]
-    alone_seen = [arguments[0][0] for arguments in seen[1:]], [a[2][0] for a in seen[1:]]
-    for algorithms, hypers in (together_seen, alone_seen):
-        assert algorithms == ["cg", "cg", "sdcp_d"]
-        assert [h.sliding_factor for h in hypers] == [0.01, 1, 0]
-        assert [(h.n_gibbs_steps, h.n_inner_iterations) for h in hypers] == [(6, 1), (6, 1), (2, 3)]
-        rates = [h.learning_rate.tolist() for h in hypers]
-        assert rates == [[np.float32(0.3)], [np.float32(0.4)], [0.5, 0.5]]
-        assert hypers[2].epsilon.tolist() == [np.float32(0.6)] * 2
-        assert hypers[2].lambda_hessian.tolist() == [np.float32(0.7)] * 2
-        mean = data.load("bars_and_stripes", ROOT / "data").train.mean(0)
-        for h in hypers:
-            np.testing.assert_allclose(h.train_mean, mean, rtol=1e-6)
-
-
-def all_algorithms(**changes):
-    """One run of each algorithm, with four Gibbs steps an update, a different number of trials."""
-    runs_of = []
-    for trials, name in enumerate(HYPER, 1):
-        steps = {"n_gibbs_steps": 2, "n_inner_iterations": 2}
-        steps = (
-            steps
-            if name in ("sdcp", "sdcp_d")
-            else {"n_gibbs_steps": 4} | {"n_inner_iterations": 1}
-        )
-        runs_of.append(settings(name, trials=trials, **steps, **changes))
-    return runs_of
-
-
-def test_algorithms_side_by_side_are_those_alone():
-    """Chains of all in the same launches: neither numbers nor memories may mix."""
-    both = all_algorithms(epochs=3)
-    for run, given in zip(together(both), both, strict=True):
-        assert_equal(run, runs.execute(given, None, "numpy"))
-
-
-def test_algorithms_side_by_side_go_on_after_an_interruption(tmp_path, monkeypatch):
-    """Every block's memory is in the checkpoint."""
-    both = all_algorithms(epochs=6)
-    undisturbed = together(both)
-    once(monkeypatch, runs.Progress, "update", lambda self, done: done == 5)
-    folders = [tmp_path / str(number) for number in range(5)]
-    with pytest.raises(Interruption):
-        together(both, *folders)
-    resumed = together(both, *folders)
-    assert resumed[0].wall["resumed_at_update"] > 0
-    for one, two in zip(resumed, undisturbed, strict=True):
-        assert_equal(one, two)
-
-
-@pytest.mark.parametrize("which", [0, 1, 4])
-def test_a_diverged_algorithm_disturbs_no_other(which):
-    """A block that loses some or all of its replicas, first, in the middle or last."""
-    both = all_algorithms(epochs=6)
-    alone = [runs.execute(given, None, "numpy") for given in both]
-    huge = both[which]["hyperparameters"] | {"learning_rate": 1e38}
-    both[which] |= {"hyperparameters": huge}
-    with np.errstate(all="ignore"):
-        found = together(both)
-    for number, (run, expected) in enumerate(zip(found, alone, strict=True)):
-        if number == which:
-            assert (run.curve.status[run.curve["update"] > 0] == "diverged").all()
-        else:
-            assert_equal(run, expected)
+    execute("cg", n_gibbs_steps=6, n_inner_iterations=1, trials=1, hyperparameters=cg)
+    execute("sdcp_d", n_gibbs_steps=2, n_inner_iterations=3, hyperparameters=d)
+    (first, *_), (second, *_) = seen
+    assert (first.algorithm, second.algorithm) == ("cg", "sdcp_d")
+    hypers = first.hyper, second.hyper
+    assert [(h.n_gibbs_steps, h.n_inner_iterations) for h in hypers] == [(6, 1), (2, 3)]
+    assert [h.sliding_factor for h in hypers] == [0.02, 0]
+    assert [h.learning_rate.tolist() for h in hypers] == [[np.float32(0.3)], [0.5, 0.5]]
+    assert hypers[1].epsilon.tolist() == [np.float32(0.6)] * 2
+    assert hypers[1].lambda_hessian.tolist() == [np.float32(0.7)] * 2
+    mean = data.load("bars_and_stripes", ROOT / "data").train.mean(0)
+    for h in hypers:
+        np.testing.assert_allclose(h.train_mean, mean, rtol=1e-6)
 
 
 def test_more_replicas_than_memory_holds(request):
-    """Some after others, a boundary in the middle of a run: the same numbers."""
-    whole = [*together(several()), execute("pcd", trials=5)]
+    """Some after others: the same numbers, also where a boundary lies in a setting of a sweep."""
+    sweep = sweep_of("sdcp_d", 0.1, 0.3, trials=3)
+    whole = [execute("pcd", trials=5), *execute_sweep(sweep)]
     request.getfixturevalue("room_for_two")
     sizes, original = [], runs.train
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "train", lambda *a: sizes.append(len(a[1].W)) or original(*a))
-        parts = [*together(several()), execute("pcd", trials=5)]
-    assert sizes == [2, 2, 2, 2, 2, 1]
+        parts = [execute("pcd", trials=5), *execute_sweep(sweep)]
+    assert sizes == [2, 2, 1, 2, 2, 2]
     for part, expected in zip(parts, whole, strict=True):
-        assert_equal(in_order(part), in_order(expected))
+        pd.testing.assert_frame_equal(part.curve, expected.curve, check_exact=True)
 
 
 def test_interrupted_between_groups(room_for_two, tmp_path, monkeypatch):
@@ -924,19 +838,6 @@ def test_no_room_for_one(monkeypatch):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"n_hidden": 4}, {"epochs": 3}, {"ais": AIS}, {"n_gibbs_steps": 2}], ids=str
-)
-def test_runs_of_other_settings_are_not_mixed(changes, tmp_path):
-    """One line that names what differs; nothing is trained."""
-    folders = [tmp_path / "a", tmp_path / "b"]
-    with pytest.raises(runs.RunError) as error:
-        together([settings(), settings(**changes)], *folders)
-    what = next(iter(changes)).replace("steps", "steps × n_inner_iterations")
-    assert str(error.value) == f"runs side by side must have the same {what}"
-    assert not any(tmp_path.iterdir())
-
-
 # ------------------------------------------------------------------------------- sweeps
 
 
@@ -946,64 +847,68 @@ def sweep_of(algorithm, *values, **changes):
     return settings(algorithm, hyperparameters=grid, ais=AIS, **changes)
 
 
-def sweeps_of_two():
-    return [sweep_of("cd", 0.1, 0.3, n_gibbs_steps=2), sweep_of("sdcp_d", 0.2, 0.05, 0.4, trials=1)]
+SWEEPS = {
+    "cd": sweep_of("cd", 0.1, 0.3, n_gibbs_steps=2),
+    "sdcp_d": sweep_of("sdcp_d", 0.2, 0.05, 0.4, trials=1),
+}
 
 
-def execute_sweeps(given, *folders):
-    return runs.execute_sweeps(given, folders, "numpy")
+def execute_sweep(given, folder=None):
+    with tempfile.TemporaryDirectory() as place:
+        return runs.execute_sweep(given, folder, "numpy", checkpoints_in=folder or place)
 
 
-def test_each_setting_of_a_sweep_is_the_run_made_alone(tmp_path):
-    given = sweeps_of_two()
-    sweeps = execute_sweeps(given, tmp_path / "cd", tmp_path / "sdcp_d")
-    assert [len(sweep) for sweep in sweeps] == [2, 3]
-    for sweep, of_sweep in zip(sweeps, given, strict=True):
-        for run, values in zip(sweep, of_sweep["hyperparameters"], strict=True):
-            alone = of_sweep | {"hyperparameters": values}
-            assert run.settings == alone and run.theta is None
-            expected = runs.execute(alone, None, "numpy").curve
-            pd.testing.assert_frame_equal(run.curve, expected, check_exact=True)
-    for name in ("cd", "sdcp_d"):
-        files = sorted(run_files(tmp_path / name))
-        assert files == sorted(runs.SWEEP_FILES)
+@pytest.mark.parametrize("name", SWEEPS)
+def test_each_setting_of_a_sweep_is_the_run_made_alone(name, tmp_path):
+    given = SWEEPS[name]
+    sweep = execute_sweep(given, tmp_path)
+    assert len(sweep) == len(given["hyperparameters"])
+    for run, values in zip(sweep, given["hyperparameters"], strict=True):
+        alone = given | {"hyperparameters": values}
+        assert run.settings == alone and run.theta is None
+        expected = runs.execute(alone, None, "numpy").curve
+        pd.testing.assert_frame_equal(run.curve, expected, check_exact=True)
+    assert sorted(run_files(tmp_path)) == sorted(runs.SWEEP_FILES)
 
 
-def test_sweep_file_round_trip(tmp_path):
-    given = sweeps_of_two()
-    sweeps = execute_sweeps(given, tmp_path / "cd", tmp_path / "new" / "sdcp_d")
-    for sweep, of_sweep, name in zip(sweeps, given, ("cd", "new/sdcp_d"), strict=True):
-        about = json.loads((tmp_path / name / "run.json").read_text())
-        assert about["settings"] == of_sweep
-        for run, loaded in zip(sweep, runs.load_sweep(tmp_path / name), strict=True):
-            assert loaded.settings == run.settings and loaded.theta is None
-            assert (loaded.provenance, loaded.wall) == (run.provenance, run.wall)
-            curve = loaded.curve.reset_index(drop=True)  # seven digits
-            pd.testing.assert_frame_equal(run.curve, curve, check_dtype=False, rtol=1e-6, atol=0)
+@pytest.mark.parametrize("name", SWEEPS)
+def test_sweep_file_round_trip(name, tmp_path):
+    sweep = execute_sweep(SWEEPS[name], tmp_path / "new")
+    about = json.loads((tmp_path / "new/run.json").read_text())
+    assert about["settings"] == SWEEPS[name]
+    for run, loaded in zip(sweep, runs.load_sweep(tmp_path / "new"), strict=True):
+        assert loaded.settings == run.settings and loaded.theta is None
+        assert (loaded.provenance, loaded.wall) == (run.provenance, run.wall)
+        curve = loaded.curve.reset_index(drop=True)  # seven digits
+        pd.testing.assert_frame_equal(run.curve, curve, check_dtype=False, rtol=1e-6, atol=0)
 
 
-def test_interrupted_sweeps_go_on(tmp_path, monkeypatch):
-    folders = [tmp_path / "cd", tmp_path / "sdcp_d"]
-    undisturbed = execute_sweeps(sweeps_of_two(), *folders)
-    written = [(folder / "curve.csv.gz").read_bytes() for folder in folders]
-    for folder in folders:
-        shutil.rmtree(folder)
+def test_interrupted_sweep_goes_on(tmp_path, monkeypatch):
+    given = SWEEPS["sdcp_d"]
+    undisturbed = execute_sweep(given, tmp_path)
+    written = (tmp_path / "curve.csv.gz").read_bytes()
+    folder = tmp_path / "again"
     once(monkeypatch, runs.Progress, "update", lambda self, done: done == 5)
     with pytest.raises(Interruption):
-        execute_sweeps(sweeps_of_two(), *folders)
-    assert len(list(tmp_path.rglob("*.npz"))) == 1
-    resumed = execute_sweeps(sweeps_of_two(), *folders)
-    assert resumed[0][0].wall["resumed_at_update"] == 3
-    for sweep, expected in zip(resumed, undisturbed, strict=True):
-        for one, other in zip(sweep, expected, strict=True):
-            pd.testing.assert_frame_equal(one.curve, other.curve, check_exact=True)
-    assert [(folder / "curve.csv.gz").read_bytes() for folder in folders] == written
+        execute_sweep(given, folder)
+    assert len(list(folder.rglob("*.npz"))) == 1
+    resumed = execute_sweep(given, folder)
+    assert resumed[0].wall["resumed_at_update"] == 3
+    for one, other in zip(resumed, undisturbed, strict=True):
+        pd.testing.assert_frame_equal(one.curve, other.curve, check_exact=True)
+    assert (folder / "curve.csv.gz").read_bytes() == written
+
+
+def test_a_sweep_over_the_sliding_factor_is_refused():
+    values = [{"learning_rate": 0.1, "sliding_factor": nu} for nu in (0.01, 0.1)]
+    with pytest.raises(runs.RunError, match="must have the same sliding_factor"):
+        execute_sweep(settings("cg", hyperparameters=values, n_inner_iterations=1))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_setting_that_diverges_disturbs_no_other(tmp_path):
     given = sweep_of("cd", 0.1, 1e3, 0.3)
-    (sweep,) = execute_sweeps([given], tmp_path)
+    sweep = execute_sweep(given, tmp_path)
     for number in (0, 2):
         alone = given | {"hyperparameters": given["hyperparameters"][number]}
         expected = runs.execute(alone, None, "numpy").curve
@@ -1027,7 +932,7 @@ SWEEP_DAMAGE = {
 @pytest.mark.parametrize("damage", SWEEP_DAMAGE)
 def test_damaged_sweep(damage, tmp_path):
     change = SWEEP_DAMAGE[damage]
-    execute_sweeps([sweep_of("cd", 0.1, 0.3)], tmp_path)
+    execute_sweep(sweep_of("cd", 0.1, 0.3), tmp_path)
     path = tmp_path / "curve.csv.gz"
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(runs.RunError, match="damaged run file: delete it and run again") as error:
@@ -1041,7 +946,7 @@ def test_damaged_sweep(damage, tmp_path):
 def test_a_run_is_no_sweep_and_a_sweep_no_run(finished, tmp_path):
     with pytest.raises(runs.RunError):
         runs.load_sweep(finished)
-    execute_sweeps([sweep_of("cd", 0.1)], tmp_path)
+    execute_sweep(sweep_of("cd", 0.1), tmp_path)
     with pytest.raises(runs.RunError):
         runs.load(tmp_path)
 

@@ -6,6 +6,7 @@ from conftest import random_models
 from test_runs import settings
 
 from sdcpd import data, runs, snapshots
+from sdcpd.engine import Engine
 from sdcpd.snapshots import Snapshots
 
 
@@ -59,11 +60,9 @@ def test_a_damaged_file_is_as_none(tmp_path):
 
 
 def test_a_run_keeps_its_first_trial_at_every_evaluation(tmp_path):
-    """Also where its trials are trained in several groups, and beside another run."""
-    both = [settings("cd", trials=2), settings("pcd", trials=3)]
-    folders = [tmp_path / "cd", tmp_path / "pcd"]
-    finished = runs.execute_together(both, folders, "numpy")
-    for run, folder in zip(finished, folders, strict=True):
+    for name, trials in (("cd", 2), ("pcd", 3)):
+        folder = tmp_path / name
+        run = runs.execute(settings(name, trials=trials), folder, "numpy")
         kept = snapshots.load(folder)
         own = run.curve[run.curve.trial == 0]
         assert kept["update"].tolist() == own["update"].tolist()
@@ -76,14 +75,12 @@ def test_a_run_keeps_its_first_trial_at_every_evaluation(tmp_path):
 
 def test_sweeps_keep_none(tmp_path):
     sweep = settings("cd") | {"hyperparameters": [{"learning_rate": 0.1}, {"learning_rate": 0.2}]}
-    runs.execute_sweeps([sweep], [tmp_path / "sweep"], "numpy")
+    runs.execute_sweep(sweep, tmp_path / "sweep", "numpy")
     assert not list(tmp_path.rglob(snapshots.NAME))
 
 
 def test_groups_of_replicas_do_not_mix(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "_side_by_side", lambda *_: 2)
-    both = [settings("cd", trials=3), settings("cd", trials=2, seed=9)]
-    folders = [tmp_path / "one", tmp_path / "other"]
-    for run, folder in zip(runs.execute_together(both, folders, "numpy"), folders, strict=True):
-        W = run.theta.W[0].astype(np.float16)
-        np.testing.assert_array_equal(snapshots.load(folder)["filters"][-1], W)
+    monkeypatch.setattr(Engine, "capacity", lambda *_: 2)
+    run = runs.execute(settings("cd", trials=3), tmp_path, "numpy")
+    W = run.theta.W[0].astype(np.float16)
+    np.testing.assert_array_equal(snapshots.load(tmp_path)["filters"][-1], W)

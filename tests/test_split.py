@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from conftest import random_bits, random_models
 
-from sdcpd import ROOT, backend, runs, split
-from sdcpd.algorithms import STEPS, Hyperparameters, together
+from sdcpd import ROOT, backend, runs
+from sdcpd.algorithms import ALGORITHMS, Hyperparameters
 from sdcpd.backend import Stream, key, to_host
 from sdcpd.data import bars_and_stripes
 from sdcpd.engine import PLAIN, SHARE, replica_bytes, select
@@ -17,7 +17,7 @@ from sdcpd.likelihood import Evaluator, annealed_log_z, exact_log_z
 from sdcpd.rbm import initialize
 from sdcpd.sampling import generate
 from sdcpd.split import CupyDevice, SplitEngine
-from sdcpd.training import train
+from sdcpd.training import Checkpoint, Task, train
 
 R, B, N, M = 3, 7, 13, 19  # none a multiple of anything
 KEYS = [key("split", replica) for replica in range(R)]
@@ -145,50 +145,21 @@ def test_certain_units(engine, bias):
     assert (to_host(v)[:, :, 0, :M] == (bias > 0)).all()
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_algorithms_as_with_numpy(engine, name):
     """Four updates with all that an algorithm keeps; two numbers for each setting."""
     theta = model()
-    plain, ours = (theta, {}), (on(engine, theta), {})
+    plain, ours = (theta, None), (on(engine, theta), None)
     numbers, plain_numbers = stream(engine), Stream(KEYS, np)
     for update in range(4):
         v, both = bits(engine, R, B, M, seed=10 + update)
-        plain = STEPS[name](*plain, v, hyperparameters(), plain_numbers)
-        ours = STEPS[name](*ours, both, hyperparameters(engine.xp), numbers, engine)
+        plain = ALGORITHMS[name].step(*plain, v, hyperparameters(), plain_numbers)
+        ours = ALGORITHMS[name].step(*ours, both, hyperparameters(engine.xp), numbers, engine)
     for got, expected in zip(ours[0], plain[0], strict=False):
         np.testing.assert_allclose(to_host(got), expected, atol=2e-5)
-    assert ours[1].keys() == plain[1].keys() and numbers.position == plain_numbers.position
+    assert type(ours[1]) is type(plain[1]) and numbers.position == plain_numbers.position
     halves = to_host(engine.prepare(ours[0]).halves)  # made in the same pass as the update
     np.testing.assert_array_equal(to_host(ours[0].halves), halves)
-
-
-def test_algorithms_side_by_side_as_with_numpy(engine):
-    """All five, a replica each but for the first, their chains in the same launches."""
-    counts, keys = (2, 1, 1, 1, 1), [key("beside", replica) for replica in range(6)]
-    theta = model(replicas=6)
-    joint, numbers = (on(engine, theta), [{} for _ in STEPS]), Stream(keys, engine.xp)
-    blocks = [slice(sum(counts[:i]), sum(counts[: i + 1])) for i in range(5)]
-    single = [(theta.select(block), {}) for block in blocks]
-    streams = [Stream(keys[block], np) for block in blocks]
-
-    def hyper(name, count, xp):
-        inner = name in ("sdcp", "sdcp_d")
-        one = xp.full(count, 0.1, xp.float32)
-        mean = xp.full(M, 0.4, xp.float32)
-        return Hyperparameters(one, one, 0 * one, 2 if inner else 4, 2, 0.01, mean)
-
-    hypers = [hyper(*pair, engine.xp) for pair in zip(STEPS, counts, strict=True)]
-    for update in range(3):
-        v, both = bits(engine, 6, B, M, seed=20 + update)
-        joint = together(list(STEPS), *joint, both, hypers, numbers, engine)
-        for i, (name, block) in enumerate(zip(STEPS, blocks, strict=True)):
-            settings = hyper(name, counts[i], np)
-            single[i] = STEPS[name](*single[i], v[block], settings, streams[i])
-    for block, (expected, memory), found in zip(blocks, single, joint[1], strict=True):
-        for ours, plain in zip(joint[0].select(block), expected, strict=False):
-            np.testing.assert_allclose(to_host(ours), plain, atol=2e-5)
-        assert found.keys() == memory.keys()
-    assert numbers.position == streams[0].position
 
 
 def test_ascent_leaves_its_inputs(engine):
@@ -227,50 +198,21 @@ def test_annealing_against_enumeration(engine):
     assert np.abs(error / estimate.standard_error).max() < 5
 
 
-# --------------------------------------------------------------------------- small models
-
-
-@pytest.mark.parametrize("pieces", [(7,), (1, 2, 4)])
-@pytest.mark.parametrize("name", STEPS)
-def test_small_models_in_one_launch(engine, name, pieces):
-    """Many updates in one launch, or in several, are those of the algorithm one by one."""
-    images, theta = bars_and_stripes(3), model(0.3, n=4, m=9)
-    v = np.broadcast_to(images, (R, *images.shape)).astype(np.float32)
-    plain, plain_numbers = (theta, {}), Stream(KEYS, np)
-    for _ in range(7):
-        plain = STEPS[name](*plain, v, hyperparameters(m=9), plain_numbers)
-    ours, numbers = (on(engine, theta), {}), stream(engine)
-    assert engine.is_small([name], ours[0], images)
-    for n_updates in pieces:
-        hyper = hyperparameters(engine.xp, m=9)
-        ours = engine.many_steps(name, *ours, engine.xp.asarray(images), hyper, numbers, n_updates)
-    for got, expected in zip(ours[0], plain[0], strict=False):
-        np.testing.assert_allclose(to_host(got), expected, atol=1e-5)
-    assert numbers.position == plain_numbers.position
-    assert ours[1].keys() == plain[1].keys()
-    for what, expected in plain[1].items():
-        np.testing.assert_allclose(to_host(ours[1][what]), expected, atol=1e-5)
-
-
-def test_large_models_are_not_small(engine):
-    assert not engine.is_small(["cd"], model(n=33), np.zeros((5, M)))
-    assert not engine.is_small(["cd"], model(), np.zeros((33, M)))
-
-
 # ------------------------------------------------------------------- training and sampling
 
 
-def training(engine, name, images, batch_size, points, n_hidden, **more):
+def training(engine, name, images, batch_size, points, n_hidden, checkpoint=None):
     xp, mean = engine.xp, images.mean(0)
     theta = initialize(mean, n_hidden, KEYS, xp)
     device_images = xp.asarray(images)
     evaluate = Evaluator(device_images, device_images, lambda r, u: key("ais", r, u), engine=engine)
     hyper = hyperparameters(xp, m=images.shape[1])
-    return train(name, theta, hyper, device_images, batch_size, points, evaluate, KEYS, KEYS,
-                 engine=engine, **more)  # fmt: skip
+    how = batch_size, points, np.array(KEYS), np.array(KEYS)
+    task = Task(name, hyper, device_images, *how, engine=engine)
+    return train(task, theta, evaluate, checkpoint and Checkpoint(checkpoint))
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("batch_size", [5, 16])
 def test_training_as_with_numpy(engine, name, batch_size):
     """Mini-batches and full batches (one launch), evaluated on the way."""
@@ -325,26 +267,6 @@ def test_too_many_replicas_are_split_into_groups(strict_cupy, tmp_path, monkeypa
     assert len(list(tmp_path.glob("apart/checkpoint-*"))) == 3
 
 
-def test_runs_together_are_the_runs_alone(strict_cupy, tmp_path):
-    """Other hyperparameters, seeds and numbers of trials share launches; each is what it was."""
-    several = [
-        SETTINGS | {"trials": 2},
-        SETTINGS | {"hyperparameters": {"learning_rate": 0.3}, "trials": 3},
-        SETTINGS | {"seed": 2, "trials": 1},
-    ]
-    together = runs.execute_together(several, [tmp_path / str(i) for i in range(3)], "cupy")
-    for settings, run in zip(several, together, strict=True):
-        alone = runs.execute(settings, backend_name="cupy")
-        assert run.settings == settings
-        pd.testing.assert_frame_equal(run.curve, alone.curve, rtol=1e-12)
-        for one, two in zip(run.theta, alone.theta, strict=True):
-            np.testing.assert_array_equal(one, two)
-        assert run.wall["replicas_in_that_time"] == 6
-    assert runs.load(tmp_path / "1").theta.W.shape == (3, 4, 9)
-    with pytest.raises(runs.RunError, match="the same batch_size, n_hidden"):
-        runs.execute_together([SETTINGS, SETTINGS | {"batch_size": 4, "n_hidden": 5}], [None] * 2)
-
-
 def test_jobs_that_share_a_gpu_share_its_memory(strict_cupy, monkeypatch):
     """All may begin at once, when all of it is still free; and what is taken already counts."""
     engine, size = SplitEngine(CupyDevice()), (500, 784, 200, 60_000)
@@ -366,33 +288,31 @@ def test_a_single_model_that_does_not_fit(strict_cupy, name, monkeypatch):
     assert "\n" not in str(error.value)
 
 
-def most_memory(engine, algorithms, each, n_updates=3):
+def most_memory(engine, name, replicas, n_updates=3):
     """Bytes that a training of models as large as the paper's takes at its height."""
     xp, images = engine.xp, random_bits(2000, 784, seed=1, p=0.13, dtype=np.uint8)
-    keys = [key(number) for number in range(each * len(algorithms))]
-    one, device_images = xp.full(each, 0.01, xp.float32), xp.asarray(images)
+    keys = np.array([key(number) for number in range(replicas)])
+    one, device_images = xp.full(replicas, 0.01, xp.float32), xp.asarray(images)
     mean = xp.asarray(images.mean(0), xp.float32)
-    hypers = [
-        Hyperparameters(one, one, one, *((1, 2) if name in ("sdcp", "sdcp_d") else (2, 1)), 0, mean)
-        for name in algorithms
-    ]
+    steps = (1, 2) if ALGORITHMS[name].has_inner_loop else (2, 1)
+    hyper = Hyperparameters(one, one, one, *steps, 0, mean)
     pool = xp.get_default_memory_pool()
     pool.free_all_blocks()
     before = pool.total_bytes()
-    train(algorithms, initialize(images.mean(0), 500, keys, xp), hypers, device_images, 200,
-          [n_updates], lambda _, who, at: [{"train": 0.0}] * len(who), keys, keys, engine=engine,
-    )  # fmt: skip
+    task = Task(name, hyper, device_images, 200, [n_updates], keys, keys, engine=engine)
+    theta = initialize(images.mean(0), 500, keys, xp)
+    train(task, theta, lambda _, who, at: [{"train": 0.0}] * len(who))
     return pool.total_bytes() - before
 
 
 @pytest.mark.parametrize("name", ["cupy", "cupy_float32"])
 def test_memory_estimate_is_just_above_what_lives(strict_cupy, name):
-    """S-DCP-D takes most; side by side, the algorithms take less than as many of it."""
+    """S-DCP-D takes most."""
     engine, estimate = select(name), replica_bytes(500, 784, 200, 2000)
-    each = most_memory(engine, ["sdcp_d"], 2) - most_memory(engine, ["sdcp_d"], 1)
+    each = most_memory(engine, "sdcp_d", 2) - most_memory(engine, "sdcp_d", 1)
     assert 0.8 * estimate < each < estimate
-    for others in (["cg"], list(STEPS)):
-        assert most_memory(engine, others, 1) - 4e6 < each * len(others)
+    for other in ALGORITHMS:
+        assert most_memory(engine, other, 1) - 4e6 < each
 
 
 @pytest.mark.parametrize("n_rows", [100, 1000])
@@ -409,7 +329,7 @@ def test_memory_estimate_holds_for_annealing(strict_cupy, n_rows):
 def test_memory_estimate_holds_on_a_gpu():
     """Its pool, which takes more than what lives, fits, and does not grow with the updates."""
     engine, replicas = SplitEngine(CupyDevice()), 20
-    peaks = [most_memory(engine, ["sdcp_d"], replicas, n_updates) for n_updates in (10, 200)]
+    peaks = [most_memory(engine, "sdcp_d", replicas, n_updates) for n_updates in (10, 200)]
     assert peaks[1] <= 1.05 * peaks[0]  # cupy#7678
     assert peaks[1] < replicas * replica_bytes(500, 784, 200, 2000) / SHARE
 
@@ -429,7 +349,4 @@ def test_kernels_compile_for_a_gpu(architecture, tmp_path):
 
 def test_constants_agree_with_the_kernels():
     source = (ROOT / "src/sdcpd/kernels.cu").read_text(encoding="ascii")  # as the compiler wants it
-    assert f"#define SMALL {split.SMALL} " in source
     assert CupyDevice.threads <= 256 and "#define MAX_THREADS 256" in source
-    assert "enum { CD, PCD, CG, SDCP, SDCP_D };" in source
-    assert tuple(STEPS) == split.ALGORITHMS

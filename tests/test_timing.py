@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sdcpd import ROOT, data, timing
-from sdcpd.algorithms import STEPS
+from sdcpd.algorithms import ALGORITHMS
 from sdcpd.engine import select
 from sdcpd.rbm import Parameters
 
@@ -54,35 +54,39 @@ def test_every_algorithm_is_timed(engine):
     done = []
     how = {"n_updates": 3, "trials": 2, "engine": select(engine), "report": done.append}
     seconds = timing.seconds_per_update(**MODEL, **how)
-    assert list(seconds) == list(STEPS)
+    assert list(seconds) == list(ALGORITHMS)
     for values in seconds.values():
         assert values.shape == (2,) and (values > 0).all() and (values < 1).all()
-    assert done == list(range(1, 2 * len(STEPS) + 1))
+    assert done == list(range(1, 2 * len(ALGORITHMS) + 1))
 
 
 @pytest.mark.parametrize(("n_updates", "warm_up"), [(3, 1), (60, 3)])
 def test_updates_of_each_algorithm(n_updates, warm_up, monkeypatch):
     """With a clock on which an update takes a known time, and the warm-up much longer."""
     calls, clock = [], [0.0]
-    cost = {name: number + 1.0 for number, name in enumerate(STEPS)}
+    cost = {name: number + 1.0 for number, name in enumerate(ALGORITHMS)}
 
     def step(name):
         def run(theta, memory, v, hyper, stream, engine):
-            count = memory.get("count", 0)
+            count = memory or 0
             calls.append((name, theta, v, hyper))
             clock[0] += cost[name] if count >= warm_up else 1000
-            return theta, {"count": count + 1}
+            return theta, count + 1
 
         return run
 
-    monkeypatch.setattr(timing, "STEPS", {name: step(name) for name in STEPS})
+    monkeypatch.setattr(
+        timing, "ALGORITHMS", {n: each._replace(step=step(n)) for n, each in ALGORITHMS.items()}
+    )
     monkeypatch.setattr(timing, "time", types.SimpleNamespace(perf_counter=lambda: clock[0]))
     seconds = timing.seconds_per_update(**MODEL, n_updates=n_updates, trials=2)
     assert {name: values.tolist() for name, values in seconds.items()} == {
         name: [each, each] for name, each in cost.items()
     }
     # The algorithms take turns within a trial, then backwards.
-    turns = [name for name in [*STEPS, *reversed(STEPS)] for _ in range(warm_up + n_updates)]
+    turns = [
+        name for name in [*ALGORITHMS, *reversed(ALGORITHMS)] for _ in range(warm_up + n_updates)
+    ]
     assert [name for name, *_ in calls] == turns
     for name, theta, v, hyper in calls:
         inner = name in ("sdcp", "sdcp_d")
@@ -98,10 +102,10 @@ def test_rows_and_memory_are_those_of_a_training(monkeypatch):
 
     def step(theta, memory, v, hyper, stream, engine):
         images.append(v)
-        given.append((float(theta.b[0, 0]), memory.get("count", 0)))
-        return theta.map(lambda x: x + 1), {"count": memory.get("count", 0) + 1}
+        given.append((float(theta.b[0, 0]), memory or 0))
+        return theta.map(lambda x: x + 1), (memory or 0) + 1
 
-    monkeypatch.setattr(timing, "STEPS", {"cd": step})
+    monkeypatch.setattr(timing, "ALGORITHMS", {"cd": ALGORITHMS["cd"]._replace(step=step)})
     large = MODEL | {"n_visible": 784, "batch_size": 200}
     timing.seconds_per_update(**large, n_updates=3, trials=1, algorithms=["cd"])
     start = np.log(0.13 / 0.87)
@@ -117,7 +121,7 @@ def test_images_and_model_that_are_given(monkeypatch):
         seen.append((theta.W.copy(), v[0]))
         return theta, memory
 
-    monkeypatch.setattr(timing, "STEPS", {"cd": step})
+    monkeypatch.setattr(timing, "ALGORITHMS", {"cd": ALGORITHMS["cd"]._replace(step=step)})
     images = np.arange(42).reshape(7, 6)
     theta = Parameters(np.ones((1, 3, 6), np.float32), np.zeros((1, 6)), np.zeros((1, 3)))
     how = {"images": images, "theta": theta, "algorithms": ["cd"]}
@@ -145,7 +149,9 @@ def test_table1_is_scaled_and_checked_by_one_trial_to_the_end(monkeypatch):
     """Two seconds an update: what is scaled and what is timed to the end agree."""
     calls = []
 
-    def measure(n_updates, trials, first, engine, algorithms=tuple(STEPS), theta=None, **model):
+    def measure(
+        n_updates, trials, first, engine, algorithms=tuple(ALGORITHMS), theta=None, **model
+    ):
         assert trials == 1 and "total_updates" not in model
         calls.append((model["n_visible"], n_updates, first, list(algorithms)))
         return {name: np.full(1, 2.0 + first) for name in algorithms}
@@ -157,13 +163,13 @@ def test_table1_is_scaled_and_checked_by_one_trial_to_the_end(monkeypatch):
     how = {"report": lambda *what: done.append(what)}
     record = timing.table1(2, small, large, ["sdcp_d"], **how)
     assert calls == [
-        *((6, 10, 0, [*STEPS]), (6, 10, 1, [*STEPS])),
-        *((7, 3, 0, [*STEPS]), (7, 3, 1, [*STEPS])),
+        *((6, 10, 0, [*ALGORITHMS]), (6, 10, 1, [*ALGORITHMS])),
+        *((7, 3, 0, [*ALGORITHMS]), (7, 3, 1, [*ALGORITHMS])),
         (7, 100, 0, ["sdcp_d"]),
     ]
     assert done == [(title, n) for title in ("Bars & Stripes", "Large datasets") for n in (5, 10)]
-    assert record["seconds"]["Bars & Stripes"] == {name: [20.0, 30.0] for name in STEPS}
-    assert record["seconds"]["Large datasets"] == {name: [200.0, 300.0] for name in STEPS}
+    assert record["seconds"]["Bars & Stripes"] == {name: [20.0, 30.0] for name in ALGORITHMS}
+    assert record["seconds"]["Large datasets"] == {name: [200.0, 300.0] for name in ALGORITHMS}
     assert record["large_to_the_end"] == {"sdcp_d": 200.0}
     assert record["operations"]["Large datasets"]["cd"]["products"] == 51
     assert not record["on_gpu"] and "synthetic" in record["started"]["Large datasets"]
@@ -175,7 +181,7 @@ def test_interrupted_table1_goes_on(monkeypatch, tmp_path):
     """What was measured is kept, unless it was measured otherwise."""
     calls = []
 
-    def measure(n_updates, trials, first, engine, algorithms=tuple(STEPS), **model):
+    def measure(n_updates, trials, first, engine, algorithms=tuple(ALGORITHMS), **model):
         calls.append((n_updates, first))
         if len(calls) == 4:
             raise KeyboardInterrupt

@@ -8,13 +8,13 @@ import pytest
 from conftest import random_bits
 
 from sdcpd import training
-from sdcpd.algorithms import STEPS, Hyperparameters
+from sdcpd.algorithms import ALGORITHMS, Hyperparameters
 from sdcpd.backend import Stream, key
 from sdcpd.data import bars_and_stripes
-from sdcpd.engine import Engine, select
+from sdcpd.engine import select
 from sdcpd.likelihood import Evaluator
 from sdcpd.rbm import initialize
-from sdcpd.training import train, updates_per_epoch
+from sdcpd.training import Checkpoint, Task, train, updates_per_epoch
 
 IMAGES = random_bits(10, 6, seed=1, p=0.4, dtype=np.uint8)
 BATCH = 4  # so three updates an epoch, the last with two images
@@ -30,7 +30,7 @@ def setup(trials=ALL, seed=1, images=IMAGES, n_hidden=5, rates=(0.05, 0.2, 0.1),
     """The arguments of ``train`` for some of the trials of a run."""
 
     def keys(*fields):
-        return [key(seed, *fields, trial) for trial in trials]
+        return np.array([key(seed, *fields, trial) for trial in trials])
 
     def each(values):
         return np.array([values[trial % 3] for trial in trials], np.float32)
@@ -59,7 +59,12 @@ def setup(trials=ALL, seed=1, images=IMAGES, n_hidden=5, rates=(0.05, 0.2, 0.1),
 
 
 def run(algorithm, arguments, **changes):
-    return train(algorithm, **vars(arguments) | changes)
+    given = vars(arguments) | changes
+    task = Task(algorithm, **{name: given[name] for name in Task._fields if name in given})
+    where = {name: given[name] for name in Checkpoint._fields if name in given}
+    checkpoint = Checkpoint(given["checkpoint"], **where) if given.get("checkpoint") else None
+    how = {"report": given["report"]} if "report" in given else {}
+    return train(task, given["theta"], given["evaluate"], checkpoint, **how)
 
 
 def assert_equal(one, other):
@@ -86,7 +91,7 @@ def checkpoint_at_every_update(monkeypatch):
 # ---------------------------------------------------------------- reproducible, resumed
 
 
-@pytest.mark.parametrize("algorithm", STEPS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_seed_governs_everything(algorithm):
     """Equal commands give equal weights and curves; another seed gives others (rbms 0.6)."""
     result = run(algorithm, setup())
@@ -101,7 +106,7 @@ def test_seed_governs_everything(algorithm):
 
 @pytest.mark.parametrize("engine", ["numpy", "numba"])
 @pytest.mark.parametrize("batch_size", [BATCH, 100])
-@pytest.mark.parametrize("algorithm", STEPS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_resumed_is_undisturbed(
     algorithm, batch_size, engine, tmp_path, checkpoint_at_every_update
 ):
@@ -223,7 +228,7 @@ def huge_rate(arguments, replica):
 @pytest.mark.parametrize("engine", ["numpy", "numba"])
 @pytest.mark.parametrize("batch_size", [BATCH, 100])
 @pytest.mark.parametrize("spoil", [nan_weights, huge_rate])
-@pytest.mark.parametrize("algorithm", STEPS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_diverged_replica_is_marked_and_disturbs_no_other(algorithm, spoil, batch_size, engine):
     """One bad trial must neither end the run, nor change the others, nor pass as a result."""
@@ -244,7 +249,7 @@ def test_diverged_replica_is_marked_and_disturbs_no_other(algorithm, spoil, batc
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("algorithm", STEPS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_resumed_after_a_divergence(algorithm, tmp_path, checkpoint_at_every_update):
     """The checkpoint knows which trials are left, and their streams and memory."""
 
@@ -303,7 +308,7 @@ def batches_seen(monkeypatch):
         seen.append(v.copy())
         return theta, memory
 
-    monkeypatch.setitem(training.STEPS, "cd", spy)
+    monkeypatch.setitem(training.ALGORITHMS, "cd", ALGORITHMS["cd"]._replace(step=spy))
     return seen
 
 
@@ -380,7 +385,7 @@ LEVELS = np.array([0, 255, 64, 128, 254], np.uint8)
 
 
 def pixel_keys(seed=1, trials=ALL):
-    return [key(seed, "pixels", trial) for trial in trials]
+    return np.array([key(seed, "pixels", trial) for trial in trials])
 
 
 def fresh(grey, **changes):
@@ -480,20 +485,6 @@ def test_images_drawn_for_a_trial_do_not_depend_on_the_others(batches_seen):
         assert len(all_three) == 3 and len(left) == len(alone) == 2
         np.testing.assert_array_equal(all_three[1:], left)
         np.testing.assert_array_equal(all_three[1:], alone)
-
-
-def test_no_engine_makes_many_updates_from_one_draw(batches_seen):
-    """Full batches that do not change a GPU takes once for hundreds of updates."""
-
-    class Whole(Engine):
-        def is_small(self, *models):
-            return True
-
-        def many_steps(self, *arguments):
-            raise AssertionError("of grey levels")
-
-    run("cd", fresh(np.full((10, 6), 128, np.uint8), batch_size=10, engine=Whole()))
-    assert len({v.tobytes() for v in batches_seen}) == 12
 
 
 # --------------------------------------------------------------------- published curves

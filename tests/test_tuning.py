@@ -11,7 +11,7 @@ from conftest import run_of
 from jsonschema import Draft202012Validator
 
 from sdcpd import ROOT, experiments, runs, tuning
-from sdcpd.algorithms import LABELS, STEPS
+from sdcpd.algorithms import ALGORITHMS, LABELS
 
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/hyperparameters.schema.yaml").read_text())
 NAN = np.nan
@@ -168,7 +168,7 @@ def grids_of(n_inner_iterations):
     """Sweeps of all algorithms; the awkward settings get better one by one."""
     curves = [[[-50, -9 + k, -9 + k, -9 + k]] for k in range(len(AWKWARD))]
     found = []
-    for name in STEPS:
+    for name in ALGORITHMS:
         values = rates(*AWKWARD, **(CG if name == "cg" else {}))
         inner = {"n_inner_iterations": n_inner_iterations if name[0] == "s" else 1}
         if name == "sdcp_d":
@@ -212,7 +212,7 @@ def test_adopted_values_are_those_chosen_to_the_last_digit(path, tunings):
     for name, sweeps in tunings.items():
         chosen = tuning.choose(tuning.table(sweeps), tuning.n_inner(sweeps))
         assert {group: groups[group][name] for group in chosen} == chosen
-        assert list(groups["tuned_speed"][name]) == list(STEPS)
+        assert list(groups["tuned_speed"][name]) == list(ALGORITHMS)
     for number, best in enumerate(AWKWARD):
         sweeps = [sweep[number : number + 1] for sweep in grids_of(2)]
         tuning.adopt({"mnist_500h": sweeps}, path)
@@ -338,16 +338,16 @@ def test_rounds_of_a_part_of_an_epoch():
 
 def test_interrupted_halving_goes_on(tmp_path, monkeypatch):
     tuning.execute(SMALL, tmp_path / "undisturbed", "numpy")
-    seen, original = [], runs.execute_together
+    seen, original = [], runs.execute
     folder = tmp_path / "sweep"
 
-    def kill(*arguments):
+    def kill(*arguments, **how):
         seen.append(arguments)
         if len(seen) == 8:  # in the second round
             raise KeyboardInterrupt
-        return original(*arguments)
+        return original(*arguments, **how)
 
-    monkeypatch.setattr(runs, "execute_together", kill)
+    monkeypatch.setattr(runs, "execute", kill)
     with pytest.raises(KeyboardInterrupt):
         tuning.execute(SMALL, folder, "numpy")
     resumed = tuning.execute(SMALL, folder, "numpy")

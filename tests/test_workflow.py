@@ -14,7 +14,7 @@ from project import CD, copy_project, environment, failures, have_data, jobs, ru
 from test_site import BROWSER, check_in_browser, check_page
 
 from sdcpd import ROOT, runs
-from sdcpd.algorithms import STEPS
+from sdcpd.algorithms import ALGORITHMS
 
 NO_DATA = ("fig1_bars_and_stripes.pdf", "figS_bars_and_stripes_samples.pdf", "validation.md")
 NO_DATA = tuple(f"figures/{name}" for name in (*NO_DATA, "table1_timing.md"))
@@ -74,7 +74,7 @@ def test_smoke_makes_every_figure_and_table(project):
 def test_run_files_say_where_they_come_from(project):
     folders = sorted((project / "results/smoke/runs").glob("*/*/*"))
     names = {f"{folder.parent.parent.name}/{folder.name}" for folder in folders}
-    assert {f"bars_and_stripes/{algorithm}-4h" for algorithm in STEPS} <= names
+    assert {f"bars_and_stripes/{algorithm}-4h" for algorithm in ALGORITHMS} <= names
     assert ("mnist/sdcp_d-20h" in names) == have_data()
     assert not list((project / "results").rglob("checkpoint-*"))
     for folder in folders:

@@ -24,7 +24,6 @@ repeat          log Z estimated again, the beginning of a run trained again
 quality         how sharp and diverse generated images are
 timing          operations and seconds of an update, one model at a time (Table 1)
 plots           the paper's figures and tables from run files
-costs           what a run will cost
 cli             the command line: own data, without the workflow
 ==============  ==========================================================================
 """

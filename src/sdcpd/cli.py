@@ -21,12 +21,6 @@ AIS = {"n_particles": 100, "n_temperatures": 1000}
 EXACT = 20  # units of the smaller layer: with so many log Z is exact, unless AIS is asked for
 EPOCHS = 20  # but for Bars & Stripes; the paper's 200 take days without a GPU
 HYPERPARAMETERS = ("learning_rate", "epsilon", "lambda_hessian", "sliding_factor")
-OF_SOME = {  # options that not every algorithm has
-    "epsilon": ("sdcp_d",),
-    "lambda_hessian": ("sdcp_d",),
-    "n_inner_iterations": ("sdcp", "sdcp_d"),
-    "sliding_factor": ("cg",),
-}
 
 
 class CommandError(Exception):
@@ -245,7 +239,7 @@ def bench(options):
     import pandas as pd
 
     from . import engine, runs, timing
-    from .algorithms import LABELS, STEPS
+    from .algorithms import LABELS
     from .backend import key, synchronize
     from .likelihood import annealed_log_z
     from .rbm import initialize
@@ -266,7 +260,7 @@ def bench(options):
         synchronize(chosen.xp)
         return (time.perf_counter() - started) / n
 
-    what = [(f"{LABELS[name]}, an update", of_update, name, 1) for name in STEPS]
+    what = [(f"{LABELS[name]}, an update", of_update, name, 1) for name in LABELS]
     what.append(("AIS, 100 particles × 1,000 temperatures", of_temperature, None, 1000))
     progress, rows = runs.Progress("bench", len(what)), []
     for label, seconds, name, times in what:
@@ -320,16 +314,17 @@ def _load_run(folder):
 
 def _check_options(options):
     """Before the data are fetched."""
-    from .algorithms import STEPS
+    from .algorithms import ALGORITHMS
 
     if any("\ud800" <= letter <= "\udfff" for letter in options.dataset):  # no run file can name it
         raise CommandError(
             f"{options.dataset}: not a name in this locale's letters: rename the file"
         )
-    if options.algorithm not in STEPS:
-        known = ", ".join(STEPS)
+    if options.algorithm not in ALGORITHMS:
+        known = ", ".join(ALGORITHMS)
         raise CommandError(f"unknown --algorithm {options.algorithm!r}: choose one of {known}")
-    for name, algorithms in OF_SOME.items():
+    for name in ("epsilon", "lambda_hessian", "sliding_factor", "n_inner_iterations"):
+        algorithms = [a for a, its in ALGORITHMS.items() if name in its.options]
         if vars(options)[name] is not None and options.algorithm not in algorithms:
             option = name.removeprefix("n_").replace("_", "-")
             only = f"--{option} is an option of {' and '.join(algorithms)} only"

@@ -53,11 +53,6 @@ class Engine:
         """``theta`` in the engine's own form; it still has W, b and c."""
         return theta
 
-    def join(self, thetas):
-        """Models one after the other along the replica axis."""
-        parts = zip(*thetas, strict=True)
-        return type(thetas[0])(*(self.xp.concatenate(arrays) for arrays in parts))
-
     def states(self, images):
         """Rows of {0, 1} (R, B, m) in the engine's own form."""
         return images.astype(self.xp.float32)
@@ -87,10 +82,6 @@ class Engine:
         chunk = 4 * 2**14 * (n_hidden + n_visible) * 4  # of images, when they are evaluated
         free = SHARE * free_memory(self.xp) - n_images * n_visible - chunk
         return int(free / replica_bytes(n_hidden, n_visible, n_rows, n_images))
-
-    def is_small(self, algorithms, theta, images):
-        """Whether ``many_steps`` trains models of this size with these algorithms by itself."""
-        return False
 
     def hidden_probability(self, theta, v):
         """p(h | v)."""

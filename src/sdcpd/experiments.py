@@ -10,9 +10,9 @@ from itertools import product
 import yaml
 
 from . import ROOT
+from .algorithms import ALGORITHMS
 
 CONFIG = ROOT / "workflow/config"
-INNER = ("sdcp", "sdcp_d")  # the algorithms with an inner loop
 TUNED = ("tuned_speed", "tuned_final")  # groups that notebooks/tune.ipynb chooses
 
 
@@ -118,7 +118,7 @@ def step_matched(values, n_inner_iterations):
 
 def _settings(config, experiment, algorithm, n_hidden):
     """What an experiment says of a run, hyperparameters apart."""
-    inner = algorithm in INNER
+    inner = ALGORITHMS[algorithm].has_inner_loop
     shared = ("dataset", "trials", "epochs", "batch_size", "evaluate", "ais")
     return {name: experiment[name] for name in shared} | {
         "algorithm": algorithm,

@@ -343,8 +343,6 @@ class Evaluator:
     ais : dict or None
         ``n_particles`` and ``n_temperatures`` of plain AIS, of which no part of the trusted
         estimate gets more; None enumerates, in float64.
-    look : callable (theta, replicas, update), optional
-        Called with what is evaluated, before that.
     plain_at : collection of int, optional
         The updates after which plain AIS is made; default: all. The trusted estimate always is.
     note : callable (replica, update, TrustedLogZ), optional
@@ -360,11 +358,10 @@ class Evaluator:
         report=None,
         engine=PLAIN,
         valid=None,
-        look=None,
         plain_at=None,
         note=None,
     ):
-        self.train, self.keys, self.ais, self.look = train, keys, ais, look
+        self.train, self.keys, self.ais = train, keys, ais
         self.parts = {"train": train, "test": test}
         if valid is not None:
             self.parts["valid"] = valid
@@ -375,8 +372,6 @@ class Evaluator:
         """A dict for each model: train, test, valid if there is one, log_z, log_z_se, ess by
         plain AIS (or exact); and the same as ``trusted_…`` with the bound on log Z, and whether
         what is trusted agrees (1 or 0)."""
-        if self.look:
-            self.look(theta, replicas, update)
         if self.ais is None:
             theta = Parameters(*(a.astype(np.float64) for a in (theta.W, theta.b, theta.c)))
         means = {}  # of log p*(v)
@@ -414,12 +409,6 @@ class Evaluator:
 def _no_more_than(n_particles, n_temperatures):
     """Particles and temperatures of the trusted estimate beside plain AIS with so many."""
     return min(100, n_particles), min(250, n_temperatures)
-
-
-def trusted_temperatures(n_particles, n_temperatures):
-    """What it costs at most, in temperatures of plain AIS with so many particles."""
-    particles, temperatures = _no_more_than(n_particles, n_temperatures)
-    return round(particles / n_particles * (CHAINS + 2 * BROAD + MODES) * temperatures)
 
 
 def likelihoods(curve, part="test"):

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from . import claims as judge
-from .algorithms import LABELS
+from .algorithms import ALGORITHMS, LABELS
 from .archive import best_trial
 from .intervals import quantile_of
 from .likelihood import MIN_ESS, likelihoods, refuted
@@ -28,13 +28,7 @@ with chdir(Path(__file__).parent):
     import matplotlib.pyplot as plt
 mpl.rcdefaults()  # where it had been imported before
 
-STYLES = {
-    "cd": ("#56B4E9", "v"),
-    "pcd": ("#CC79A7", "s"),
-    "cg": ("#E69F00", "^"),
-    "sdcp": ("#009E73", "o"),
-    "sdcp_d": ("#000000", "D"),
-}
+STYLES = {name: algorithm.style for name, algorithm in ALGORITHMS.items()}
 
 
 class _Names(dict):

@@ -127,7 +127,7 @@ def sample(probability, stream):
 def statistics(v, p_hidden):
     """−E_{p(h|v)}[∇E(v, h)], averaged over the batch: (mean p(h|v) vᵀ, mean v, mean p(h|v)).
 
-    At data this is ∇g, at samples of the model it is f̂′ (eqs. 5 and 6 of the paper). The hidden
+    At data this is ∇g, at samples of the model it is f̂′ (eqs. 6 and 7 of the paper). The hidden
     units enter by their probabilities, not by samples.
     """
     W = p_hidden.transpose(0, 2, 1) @ v

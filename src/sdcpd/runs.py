@@ -38,7 +38,6 @@ import time
 import zlib
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import BadZipFile
@@ -48,7 +47,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from . import ROOT, __version__, archive, backend, data, engine, training
-from .algorithms import STEPS, Hyperparameters
+from .algorithms import ALGORITHMS, Hyperparameters
 from .data import whole_file
 from .likelihood import Evaluator
 from .rbm import Parameters, initialize
@@ -92,14 +91,6 @@ _EVALUATE = {"every": (int, float), "also": list}
 _AIS = {"n_particles": int, "n_temperatures": int}
 _POSITIVE = {"n_hidden", "trials", "epochs", "batch_size", "n_gibbs_steps", "n_inner_iterations"}
 _POSITIVE |= {"learning_rate", "every", "n_particles", "n_temperatures"}
-_NEEDED = {
-    "cd": {"learning_rate"},
-    "pcd": {"learning_rate"},
-    "cg": {"learning_rate", "sliding_factor"},
-    "sdcp": {"learning_rate"},
-    "sdcp_d": {"learning_rate", "epsilon", "lambda_hessian"},
-}
-
 
 # How long and how often: not of the identity of a trial, which can be prolonged.
 _LENGTH = {"trials", "epochs", "evaluate"}
@@ -153,6 +144,7 @@ def execute(
     backend_name="auto",
     data_folder=ROOT / "data",
     trials=None,
+    checkpoints_in=None,
     refuse_used=False,
     keep=(),
 ):
@@ -168,15 +160,16 @@ def execute(
     settings : dict
         Exactly the keys of ``SETTINGS``.
     folder : path, optional
-        Where the run file is written, and where an interrupted run left the checkpoint that it
-        goes on from.
+        Where the run file is written.
     backend_name : str
         Name of an engine, see ``engine.choose``.
     data_folder : path
     trials : range, optional
         Their numbers. Default: all. Fewer give a part of the run, see ``merge``.
+    checkpoints_in : path, optional
+        Where an interrupted run leaves what it goes on from. Default: ``folder``.
     refuse_used : bool
-        Raise RunError where ``folder`` holds a finished run, or what an interrupted one of other
+        Raise RunError where that holds a finished run, or what an interrupted one of other
         settings has left.
     keep : collection of numbers
         Epochs, of those evaluated, whose models are kept, float32; with any, so are the bases of
@@ -191,124 +184,249 @@ def execute(
     RunError, data.DataError, backend.BackendError
         One line that says what is wrong and what to do.
     """
-    how = {"trials": trials, "refuse_used": refuse_used, "keep": keep}
-    return execute_together([settings], [folder], backend_name, data_folder, **how)[0]
+    settings = canonical(settings)
+    trials = _trials_of(settings, trials)
+    replicas = [(settings["hyperparameters"], trial) for trial in trials]
+    checkpoints_in = checkpoints_in or folder
+    with ExitStack() as locks:
+        for place in {Path(each) for each in (folder, checkpoints_in) if each}:
+            locks.enter_context(alone_in(place))
+        trainer = _Trainer(settings, backend_name, data_folder, folder, keep)
+        curve, theta, wall, about = trainer.train(replicas, checkpoints_in, refuse_used)
+        curve = curve.assign(replica=curve["replica"] + trials[0])
+        curve = curve.rename(columns={"replica": "trial"})
+        run = Run(settings, about, curve, theta, wall, tuple(trials))
+        if folder:
+            save(run, folder)
+    return run
 
 
-def execute_together(
-    all_settings,
-    folders,
-    backend_name="auto",
-    data_folder=ROOT / "data",
-    checkpoints_in=None,
-    trials=None,
-    refuse_used=False,
-    keep=(),
+def execute_sweep(
+    settings, folder=None, backend_name="auto", data_folder=ROOT / "data", checkpoints_in=None
 ):
-    """Several runs side by side, as ``execute`` would make them one after the other.
-
-    They may differ in algorithm, hyperparameters, seed and trials. On a GPU this is faster, as
-    their Gibbs chains share launches; as many replicas as its memory holds are trained at once.
+    """Train and evaluate a sweep side by side, and write its file.
 
     Parameters
     ----------
-    all_settings, folders : sequences
-        Settings and folder of each run, as in ``execute``.
-    checkpoints_in : path, optional
-        Default: the first folder.
-    trials : range, optional
-        As in ``execute``, of every run.
-    refuse_used : bool
-        As in ``execute``, of ``checkpoints_in``.
-    keep : collection of numbers
+    settings : dict
+        As in ``execute``, but that ``hyperparameters`` is a list.
+    folder, backend_name, data_folder, checkpoints_in
         As in ``execute``.
 
     Returns
     -------
     list of Run
+        One a setting, without models.
     """
-    checkpoints_in = checkpoints_in or folders[0]
-    all_settings = [canonical(settings) for settings in all_settings]
-    s = all_settings[0]
-    own = {"algorithm", "n_gibbs_steps", "n_inner_iterations", "hyperparameters", "seed", "trials"}
-    different = {n for t in all_settings for n in {*SETTINGS} - own if t[n] != s[n]}
-    if len({_steps_of_an_update(t) for t in all_settings}) > 1:
-        different.add("n_gibbs_steps × n_inner_iterations")
-    if different:
-        raise RunError(f"runs side by side must have the same {', '.join(sorted(different))}")
-    with ExitStack() as locks:
-        for folder in filter(None, dict.fromkeys([checkpoints_in, *folders])):
-            locks.enter_context(alone_in(Path(folder)))
-        where = folders, backend_name, data_folder, checkpoints_in
-        return _execute_together(all_settings, *where, trials, refuse_used, keep)
-
-
-def _execute_together(
-    all_settings, folders, backend_name, data_folder, checkpoints_in, trials, refuse_used, keep
-):
-    s = all_settings[0]
-    chosen = engine.select(backend_name)
-    started = datetime.now(UTC)
-    dataset = data.load(s["dataset"], data_folder)
-    numbers = [_trials_of(t, trials) for t in all_settings]
-    replicas = [(t, n) for t, of in zip(all_settings, numbers, strict=True) for n in of]
-    places = [folder for folder, of in zip(folders, numbers, strict=True) for _ in of]
-    size = _side_by_side(chosen, s, dataset, len(replicas))
-    groups = [replicas[first : first + size] for first in range(0, len(replicas), size)]
-    points = evaluation_updates(s, len(dataset.train))
-    names = "+".join(dict.fromkeys(t["algorithm"] for t in all_settings))
-    title = f"{Path(s['dataset']).name} {names} {s['n_hidden']}h"
-    progress = Progress(title, points[-1] * len(groups))
-    all_keys = [_keys_of(group, dataset.sha256 or s["dataset"]) for group in groups]
-    owners = [fingerprint(*each, dataset, chosen) for each in zip(groups, all_keys, strict=True)]
-    checkpoints = [None] * len(groups)
-    if checkpoints_in:  # each with a name of its own: none takes another's place
-        names = [_digest([own, points, plain_updates(s, len(dataset.train))]) for own in owners]
-        checkpoints = [Path(checkpoints_in) / f"checkpoint-{name[:12]}.npz" for name in names]
-    if refuse_used:
-        _refuse_used(Path(checkpoints_in), owners)
-    try:
-        results = [
-            _train(group, places[i * size :], dataset, points, chosen, *of_group, progress, i, keep)
-            for i, (group, *of_group) in enumerate(
-                zip(groups, all_keys, owners, checkpoints, strict=True)
-            )
-        ]
-    except Exception as error:
-        if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
-            raise
-        raise RunError(_no_memory(s, size)) from error
-    progress.close()
-    wall = {
-        "started": started.isoformat(timespec="seconds"),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "training_seconds": round(sum(result.seconds for result in results), 3),
-        "evaluation_seconds": round(sum(result.evaluation_seconds for result in results), 3),
-        "replicas_in_that_time": len(replicas),
-        "resumed_at_update": sum(result.resumed_at for result in results),
-    }
-    curve = pd.concat(
-        pd.DataFrame(result.curve).assign(replica=lambda c, i=i: c["replica"] + i * size)
-        for i, result in enumerate(results)
-    ).sort_values(["update", "replica"])
-    curve = curve[[name for name in _COLUMNS if name in curve]]
-    theta = Parameters(*map(np.concatenate, zip(*(r.theta for r in results), strict=True)))
-    about = provenance(chosen)
-    about["source"] = _joined([source for result in results for source in result.sources])
-    if dataset.sha256:  # an own file: it may change, and need not be there when the run is read
-        about |= {"data_sha256": dataset.sha256, "image_shape": list(dataset.image_shape)}
-    finished, first = [], 0
-    for settings, folder, of in zip(all_settings, folders, numbers, strict=True):
-        rows = slice(first, first + len(of))
-        own = curve[curve["replica"].between(rows.start, rows.stop - 1)].reset_index(drop=True)
-        own = own.assign(replica=own["replica"] - first + of.start)
-        own = own.rename(columns={"replica": "trial"})
-        run = Run(settings, about, own, theta.select(rows), wall, tuple(of))
+    each = [canonical(settings | {"hyperparameters": v}) for v in settings["hyperparameters"]]
+    if len({one["hyperparameters"].get("sliding_factor") for one in each}) > 1:
+        raise RunError("the settings of a sweep must have the same sliding_factor")
+    n, checkpoints_in = settings["trials"], Path(checkpoints_in or folder)
+    replicas = [(one["hyperparameters"], trial) for one in each for trial in range(n)]
+    with alone_in(checkpoints_in):
+        trainer = _Trainer(each[0], backend_name, data_folder)
+        curve, _, wall, about = trainer.train(replicas, checkpoints_in)
+        sweep = []
+        for i, one in enumerate(each):
+            part = curve[curve["replica"].between(i * n, i * n + n - 1)].reset_index(drop=True)
+            part = part.assign(replica=part["replica"] - i * n)
+            part = part.rename(columns={"replica": "trial"})
+            sweep.append(Run(one, about, part, None, wall, tuple(range(n))))
         if folder:
-            save(run, folder)
-        finished.append(run)
-        first = rows.stop
-    return finished
+            save_sweep(sweep, folder)
+    return sweep
+
+
+class _Trainer:
+    """Trains replicas, pairs of hyperparameters and trial, that share all other settings.
+
+    ``folder`` is where snapshots and kept models of a run go; a sweep has none.
+    """
+
+    def __init__(self, settings, backend_name, data_folder, folder=None, keep=()):
+        self.settings, self.folder, self.keep = settings, folder and Path(folder), keep
+        self.engine = engine.select(backend_name)
+        self.dataset = data.load(settings["dataset"], data_folder)
+        self.named = self.dataset.sha256 or settings["dataset"]  # in random keys
+        self.points = evaluation_updates(settings, len(self.dataset.train))
+        self.plain_at = plain_updates(settings, len(self.dataset.train))
+
+    def train(self, replicas, checkpoints_in=None, refuse_used=False):
+        """The curve, a column ``replica`` in it; final models; times; provenance."""
+        started, size = datetime.now(UTC), self._side_by_side(len(replicas))
+        groups = [replicas[first : first + size] for first in range(0, len(replicas), size)]
+        title = f"{Path(self.settings['dataset']).name} {self.settings['algorithm']}"
+        title += f" {self.settings['n_hidden']}h"
+        progress = Progress(title, self.points[-1] * len(groups))
+        owners = [self._fingerprint(group) for group in groups]
+        if refuse_used:
+            _refuse_used(Path(checkpoints_in), owners)
+        results = []
+        try:
+            for number, (group, owner) in enumerate(zip(groups, owners, strict=True)):
+                before = number * self.points[-1]
+                where = self._checkpoint(checkpoints_in, owner) if checkpoints_in else None
+                results.append(self._train(group, owner, where, progress, before))
+        except Exception as error:
+            if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
+                raise
+            raise RunError(self._no_memory(size)) from error
+        progress.close()
+        wall = {
+            "started": started.isoformat(timespec="seconds"),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "training_seconds": round(sum(result.seconds for result in results), 3),
+            "evaluation_seconds": round(sum(result.evaluation_seconds for result in results), 3),
+            "replicas_in_that_time": len(replicas),
+            "resumed_at_update": sum(result.resumed_at for result in results),
+        }
+        curve = pd.concat(
+            pd.DataFrame(result.curve).assign(replica=lambda c, i=i: c["replica"] + i * size)
+            for i, result in enumerate(results)
+        ).sort_values(["update", "replica"], ignore_index=True)
+        curve = curve[[name for name in _COLUMNS if name in curve]]
+        theta = Parameters(*map(np.concatenate, zip(*(r.theta for r in results), strict=True)))
+        about = provenance(self.engine)
+        about["source"] = _joined([source for result in results for source in result.sources])
+        if self.dataset.sha256:  # an own file: it may change, or be gone when the run is read
+            shape = list(self.dataset.image_shape)
+            about |= {"data_sha256": self.dataset.sha256, "image_shape": shape}
+        return curve, theta, wall, about
+
+    def _train(self, replicas, owner, checkpoint, progress, updates_before):
+        s, xp, dataset = self.settings, self.engine.xp, self.dataset
+        images, grey = xp.asarray(dataset.train), dataset.grey
+        evaluator = Evaluator(
+            images,
+            images if dataset.test is dataset.train else xp.asarray(dataset.test),
+            lambda replica, update: self._key("ais", replicas[replica], update),
+            s["ais"],
+            progress.note,
+            self.engine,
+            None if dataset.valid is None else xp.asarray(dataset.valid),
+            plain_at=self.plain_at,
+            note=lambda replica, update, found: self._note(replicas[replica][1], update, found),
+        )
+        pictures = Snapshots(self.folder, owner, dataset.test) if self.folder else None
+
+        def evaluate(theta, numbers, update):
+            for row, number in enumerate(numbers.tolist() if self.folder else ()):
+                model = theta.select(slice(row, row + 1))
+                self._look(model, replicas[number][1], update, pictures)
+            return evaluator(theta, numbers, update)
+
+        task = training.Task(
+            s["algorithm"],
+            self._hyperparameters(replicas),
+            images if grey is None else xp.asarray(grey),
+            s["batch_size"],
+            self.points,
+            *(self._keys(replicas)[name] for name in ("order", "chain")),
+            None if grey is None else self._keys(replicas)["pixels"],
+            self.engine,
+        )
+        mean = dataset.train.mean(0, dtype=np.float64)
+        theta = initialize(mean, s["n_hidden"], self._keys(replicas)["init"], xp)
+        return train(
+            task, theta, evaluate, checkpoint, lambda done: progress.update(updates_before + done)
+        )
+
+    def _look(self, model, trial, update, pictures):
+        """Keep what a run keeps of a model, Parameters of one replica, when it is evaluated."""
+        epoch = update / updates_per_epoch(len(self.dataset.train), self.settings["batch_size"])
+        if trial == 0:
+            pictures.take(model, update, epoch)
+        if epoch in self.keep:
+            arrays = {name: backend.to_host(getattr(model, name))[0] for name in "Wbc"}
+            with whole_file(self.folder / f"model-{epoch:g}-{trial}.npz", "wb") as file:
+                np.savez(file, **arrays)
+
+    def _note(self, trial, update, found):
+        """A line that tells where the weights of AIS come from."""
+        if self.keep and self.folder:
+            line = {"trial": trial, "update": update, "bases": found.bases}
+            with open(self.folder / "bases.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+
+    def _hyperparameters(self, replicas):
+        s, xp = self.settings, self.engine.xp
+
+        def each(name):
+            return xp.asarray([values.get(name, 0) for values, _ in replicas], xp.float32)
+
+        mean = xp.asarray(self.dataset.train.mean(0, dtype=np.float64), xp.float32)
+        return Hyperparameters(
+            learning_rate=each("learning_rate"),
+            epsilon=each("epsilon"),
+            lambda_hessian=each("lambda_hessian"),
+            n_gibbs_steps=s["n_gibbs_steps"],
+            n_inner_iterations=s["n_inner_iterations"],
+            sliding_factor=s["hyperparameters"].get("sliding_factor", 0),
+            train_mean=mean,
+        )
+
+    def _key(self, what, replica, *fields):
+        """The random key of the chains of a replica, or of its AIS."""
+        s, (values, trial) = self.settings, replica
+        of_chains = s["algorithm"], s["n_hidden"], s["n_gibbs_steps"], values
+        return backend.key(s["seed"], what, self.named, *of_chains, trial, *fields)
+
+    def _keys(self, replicas):
+        """Of initial models, order of the images, pixels, chains. The first three are the same for
+        every algorithm of a trial."""
+        seed, named, trials = self.settings["seed"], self.named, [trial for _, trial in replicas]
+        n_hidden = self.settings["n_hidden"]
+        return {
+            "init": [backend.key(seed, "init", named, n_hidden, trial) for trial in trials],
+            "order": np.array([backend.key(seed, "order", named, trial) for trial in trials]),
+            "pixels": np.array([backend.key(seed, "pixels", named, trial) for trial in trials]),
+            "chain": np.array([self._key("chain", replica) for replica in replicas]),
+        }
+
+    def _fingerprint(self, replicas):
+        """Of everything that decides their models at any update: settings but for how long and how
+        often, random keys, images, engine, and the code that trains."""
+        without = {*_LENGTH, "dataset", "hyperparameters"}
+        settings = {n: value for n, value in self.settings.items() if n not in without}
+        images = [
+            hashlib.sha256(np.ascontiguousarray(part)).hexdigest()
+            for part in self.dataset[:3] + (self.dataset.grey,)
+            if part is not None
+        ]
+        keys = {name: np.array(values).tolist() for name, values in self._keys(replicas).items()}
+        code = source_hash(TRAINING_SOURCES), self.engine.name
+        return _digest([settings, replicas, keys, images, *code])
+
+    def _checkpoint(self, folder, owner):
+        """With a name of its own: none takes another's place."""
+        name = _digest([owner, self.points, self.plain_at])[:12]
+        path = Path(folder) / f"checkpoint-{name}.npz"
+        return training.Checkpoint(path, owner, source_hash(), self._as_asked)
+
+    def _as_asked(self, point):
+        """Without plain AIS where a run of these settings makes none."""
+        if self.settings["ais"] is None or point["status"] != "ok":
+            return point
+        if point["update"] in self.plain_at:
+            return point if np.isfinite(point.get("log_z", np.nan)) else None
+        return {name: value for name, value in point.items() if name not in _PLAIN}
+
+    def _side_by_side(self, n_replicas):
+        """How many replicas to train at once."""
+        s, n_images = self.settings, len(self.dataset.train)
+        n_rows = max(min(s["batch_size"], n_images), (s["ais"] or {}).get("n_particles", 0))
+        n_visible = self.dataset.train.shape[1]
+        limit = self.engine.capacity(s["n_hidden"], n_visible, n_rows, n_images)
+        if limit is not None and limit < 1:
+            raise RunError(self._no_memory(1))
+        return min(limit or n_replicas, n_replicas)
+
+    def _no_memory(self, n_replicas):
+        return (
+            f"not enough memory for {n_replicas} trials of {self.settings['dataset']} with "
+            f"{self.settings['n_hidden']} hidden units side by side: run with fewer trials, or "
+            "fewer jobs at once (--cores 1)"
+        )
 
 
 @contextmanager
@@ -423,37 +541,6 @@ def _joined(values):
     return different[0] if len(different) == 1 else " + ".join(map(str, different))
 
 
-def execute_sweeps(all_settings, folders, backend_name="auto", data_folder=ROOT / "data"):
-    """Train and evaluate sweeps side by side, and write their files.
-
-    Parameters
-    ----------
-    all_settings : sequence of dict
-        As in ``execute_together``, but that ``hyperparameters`` is a list in each.
-    folders : sequence of path
-        Where each sweep is written; checkpoints go into the first.
-
-    Returns
-    -------
-    list of list of Run
-        For each sweep its runs, one a setting, without models.
-    """
-    parts = [
-        settings | {"hyperparameters": values}
-        for settings in all_settings
-        for values in settings["hyperparameters"]
-    ]
-    Path(folders[0]).mkdir(parents=True, exist_ok=True)
-    where = backend_name, data_folder, folders[0]
-    found = iter(execute_together(parts, [None] * len(parts), *where))
-    sweeps = []
-    for settings, folder in zip(all_settings, folders, strict=True):
-        sweep = [next(found)._replace(theta=None) for _ in settings["hyperparameters"]]
-        save_sweep(sweep, folder)
-        sweeps.append(sweep)
-    return sweeps
-
-
 def save_sweep(sweep, folder, wall=None, **changes):
     """Write the file of a sweep, a list of Run, one a setting.
 
@@ -466,119 +553,6 @@ def save_sweep(sweep, folder, wall=None, **changes):
     save(whole, folder)
 
 
-def _of_chains(settings, named):
-    names = "algorithm", "n_hidden", "n_gibbs_steps", "hyperparameters"
-    return [named, *(settings[name] for name in names)]
-
-
-def _keys_of(replicas, named):
-    """The random keys of replicas, a list of (settings, trial): initial models, order of the
-    images, pixels, chains. The first three are the same for every algorithm of a trial."""
-
-    def keys(*fields):
-        return [backend.key(t["seed"], *fields, trial) for t, trial in replicas]
-
-    return {
-        "init": [backend.key(t["seed"], "init", named, t["n_hidden"], n) for t, n in replicas],
-        "order": keys("order", named),
-        "pixels": keys("pixels", named),
-        "chain": [backend.key(t["seed"], "chain", *_of_chains(t, named), n) for t, n in replicas],
-    }
-
-
-def _train(
-    replicas, places, dataset, points, chosen, keys, own, checkpoint, progress, groups_before, keep
-):
-    """Train ``replicas``, a list of (settings, trial), side by side.
-
-    ``places``: for each of them the folder of its snapshots and kept models, or None. ``own``:
-    their fingerprint.
-    """
-    xp, s = chosen.xp, replicas[0][0]
-    train_mean = dataset.train.mean(0, dtype=np.float64)
-    images = xp.asarray(dataset.train)
-    test = images if dataset.test is dataset.train else xp.asarray(dataset.test)
-    valid = None if dataset.valid is None else xp.asarray(dataset.valid)
-    fresh = dataset.grey is not None  # binarized anew at every visit
-    named = dataset.sha256 or s["dataset"]
-    pictures = {
-        replica: Snapshots(folder, own, dataset.test)
-        for replica, (folder, (_, trial)) in enumerate(zip(places, replicas, strict=False))
-        if folder and trial == 0
-    }
-
-    def ais_key(replica, update):
-        settings, trial = replicas[replica]
-        return backend.key(settings["seed"], "ais", *_of_chains(settings, named), trial, update)
-
-    def hyperparameters(algorithm, n_gibbs_steps, n_inner_iterations, sliding_factor, block):
-        def each(name):
-            return xp.asarray([t["hyperparameters"].get(name, 0) for t, _ in block], xp.float32)
-
-        arrays = each("learning_rate"), each("epsilon"), each("lambda_hessian")
-        mean = xp.asarray(train_mean, xp.float32)
-        return Hyperparameters(*arrays, n_gibbs_steps, n_inner_iterations, sliding_factor, mean)
-
-    def kind(replica):
-        settings, _ = replica
-        names = "algorithm", "n_gibbs_steps", "n_inner_iterations"
-        factor = settings["hyperparameters"].get("sliding_factor", 0)
-        return *(settings[name] for name in names), factor
-
-    def look(theta, numbers, update):
-        epoch = update / updates_per_epoch(len(images), s["batch_size"])
-        for row, replica in enumerate(numbers.tolist()):
-            one = theta.select(slice(row, row + 1))
-            if replica in pictures:
-                pictures[replica].take(one, update, epoch)
-            if epoch in keep and places[replica]:
-                _keep(one, Path(places[replica]) / f"model-{epoch:g}-{replicas[replica][1]}.npz")
-
-    def note(replica, update, found):
-        """A line that tells where the weights of AIS come from."""
-        if keep and places[replica]:
-            line = {"trial": replicas[replica][1], "update": update, "bases": found.bases}
-            with open(Path(places[replica]) / "bases.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-
-    plain_at = plain_updates(s, len(images))
-    evaluated = images, test, ais_key, s["ais"], progress.note, chosen, valid, look, plain_at, note
-
-    def as_asked(point):
-        """Without plain AIS where a run of these settings makes none."""
-        if s["ais"] is None or point["status"] != "ok":
-            return point
-        if point["update"] in plain_at:
-            return point if np.isfinite(point.get("log_z", np.nan)) else None
-        return {name: value for name, value in point.items() if name not in _PLAIN}
-
-    blocks = [(*what, list(block)) for what, block in groupby(replicas, kind)]
-    return train(
-        [algorithm for algorithm, *_ in blocks],
-        initialize(train_mean, s["n_hidden"], keys["init"], xp),
-        [hyperparameters(*block) for block in blocks],
-        xp.asarray(dataset.grey) if fresh else images,
-        s["batch_size"],
-        points,
-        Evaluator(*evaluated),
-        keys["order"],
-        keys["chain"],
-        checkpoint,
-        own,
-        lambda done: progress.update(groups_before * points[-1] + done),
-        chosen,
-        keys["pixels"] if fresh else None,
-        source_hash(),
-        as_asked,
-    )
-
-
-def _keep(theta, path):
-    """Write a model, Parameters of one replica."""
-    with whole_file(path, "wb") as file:
-        np.savez(file, **{name: backend.to_host(getattr(theta, name))[0] for name in "Wbc"})
-
-
 def _trials_of(settings, trials):
     """The numbers of the trials to train."""
     every = range(settings["trials"])
@@ -586,28 +560,6 @@ def _trials_of(settings, trials):
     if not trials or trials[0] not in every or trials[-1] not in every:
         raise RunError(f"trials {[*trials]} are not among the {len(every)} of the run")
     return trials
-
-
-def _steps_of_an_update(settings):
-    """Gibbs steps; only S-DCP and S-DCP-D have inner iterations."""
-    inner = settings["algorithm"] in ("sdcp", "sdcp_d")
-    return settings["n_gibbs_steps"] * (settings["n_inner_iterations"] if inner else 1)
-
-
-def _side_by_side(chosen, s, dataset, n_replicas):
-    """How many replicas to train at once."""
-    n_rows = max(min(s["batch_size"], len(dataset.train)), (s["ais"] or {}).get("n_particles", 0))
-    limit = chosen.capacity(s["n_hidden"], dataset.train.shape[1], n_rows, len(dataset.train))
-    if limit is not None and limit < 1:
-        raise RunError(_no_memory(s, 1))
-    return min(limit or n_replicas, n_replicas)
-
-
-def _no_memory(s, n_replicas):
-    return (
-        f"not enough memory for {n_replicas} trials of {s['dataset']} with {s['n_hidden']} hidden "
-        "units side by side: run with fewer trials, or fewer jobs at once (--cores 1)"
-    )
 
 
 def canonical(settings):
@@ -621,10 +573,10 @@ def canonical(settings):
         Unless ``settings`` has exactly the right names and types.
     """
     _check_names("settings", settings, SETTINGS, SETTINGS)
-    if settings["algorithm"] not in STEPS:
-        known = ", ".join(STEPS)
+    if settings["algorithm"] not in ALGORITHMS:
+        known = ", ".join(ALGORITHMS)
         raise RunError(f"unknown algorithm {settings['algorithm']!r}: choose one of {known}")
-    needed = _NEEDED[settings["algorithm"]]
+    needed = {"learning_rate", *ALGORITHMS[settings["algorithm"]].needs}
     _check_names("hyperparameters", settings["hyperparameters"], _HYPERPARAMETERS, needed)
     data.files_of(settings["dataset"])
     if settings["ais"] is not None:
@@ -681,22 +633,6 @@ def plain_updates(settings, n_images):
     """After how many updates plain AIS is made, too: those of ``every``, as published curves."""
     regular = settings["evaluate"] | {"also": []}
     return evaluation_updates(settings | {"evaluate": regular}, n_images)
-
-
-def fingerprint(replicas, keys, dataset, chosen):
-    """Of everything that decides the models of replicas, (settings, trial), at any update: settings
-    but for how long and how often, random keys, images, engine, and the code that trains."""
-    settings = [
-        {name: value for name, value in t.items() if name not in {*_LENGTH, "dataset"}}
-        for t, _ in replicas
-    ]
-    images = [
-        hashlib.sha256(np.ascontiguousarray(part)).hexdigest()
-        for part in (dataset.train, dataset.valid, dataset.test, dataset.grey)
-        if part is not None
-    ]
-    keys = {name: np.array(values).tolist() for name, values in keys.items()}
-    return _digest([settings, keys, images, source_hash(TRAINING_SOURCES), chosen.name])
 
 
 def _digest(values):

@@ -19,8 +19,6 @@ from . import ROOT
 from .engine import PAD_HIDDEN, PAD_VISIBLE, Chain, Engine, padded
 from .rbm import Parameters
 
-SMALL = 32  # as in kernels.cu
-
 
 class CupyDevice:
     """The few things that the engine needs of a GPU: memory, kernels, products."""
@@ -228,59 +226,6 @@ class SplitEngine(Engine):
 
     def _launch(self, name, n_threads, *arguments):
         self.device.launch(name, -(-n_threads // self.device.threads), *arguments)
-
-    # ------------------------------------------------------------------ small models
-
-    def is_small(self, algorithms, theta, images):
-        known = set(algorithms) <= set(ALGORITHMS)  # one that was added goes the usual way
-        return known and max(*theta.W.shape[1:], len(images)) <= SMALL
-
-    def many_steps(self, algorithm, theta, memory, images, hyper, stream, n_updates):
-        """So many full-batch updates in one launch, a block a replica.
-
-        As ``algorithms.STEPS[algorithm]`` would do one by one, with the same random numbers, but
-        that the chains in ``memory`` are plain states (R, B, m).
-        """
-        xp, (n_replicas, n, m), n_rows = self.xp, theta.W.shape, len(images)
-
-        def flat(*arrays):
-            rows = [xp.asarray(a, xp.float32).reshape(n_replicas, -1) for a in arrays]
-            return xp.ascontiguousarray(xp.concatenate(rows, axis=1))
-
-        values = flat(*theta[:3])
-        hessian = flat(*(memory[f"H_{x}"] for x in "Wbc")) if "H_W" in memory else values.copy()
-        chain = memory.get("chain")
-        chain = xp.zeros((n_replicas, n_rows, m), xp.float32) if chain is None else chain.copy()
-        mean = xp.broadcast_to(hyper.train_mean, (n_replicas, m))
-        half = xp.full((n_replicas, n), 0.5, xp.float32)
-        offsets = flat(memory.get("mu", mean), memory.get("lam", half))
-        d = hyper.n_inner_iterations if algorithm in ("sdcp", "sdcp_d") else 1
-        self.device.launch(
-            "train_small",
-            n_replicas,
-            *(ALGORITHMS.index(algorithm), n, m, n_rows, n_updates, d, hyper.n_gibbs_steps),
-            *(not memory, float(hyper.sliding_factor), xp.asarray(images, xp.float32)),
-            *(hyper.learning_rate, hyper.epsilon, hyper.lambda_hessian),
-            *(stream.device_keys, np.uint64(stream.position)),
-            *(values, hessian, chain, offsets),
-        )
-        stream.position += 2 * hyper.n_gibbs_steps * d * n_updates
-
-        def parts(array):
-            W, b, c = array[:, : n * m], array[:, n * m : n * m + m], array[:, n * m + m :]
-            return Parameters(W.reshape(n_replicas, n, m), b, c).map(xp.ascontiguousarray)
-
-        memory = {}
-        if algorithm == "pcd":
-            memory = {"chain": chain}
-        elif algorithm == "cg":
-            memory = {"mu": offsets[:, :m], "lam": offsets[:, m:]}
-        elif algorithm == "sdcp_d":
-            memory = {f"H_{name}": H for name, H in zip("Wbc", parts(hessian), strict=True)}
-        return self.prepare(parts(values)), memory
-
-
-ALGORITHMS = ("cd", "pcd", "cg", "sdcp", "sdcp_d")  # as numbered in kernels.cu
 
 
 class SplitChain(Chain):

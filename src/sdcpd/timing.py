@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from . import ROOT
-from .algorithms import STEPS, Hyperparameters
+from .algorithms import ALGORITHMS, Hyperparameters
 from .archive import ArchiveError
 from .backend import Stream, key, synchronize
 from .data import DataError, load, whole_file
@@ -30,7 +30,7 @@ def operations(
     n_gibbs_steps,
     n_inner_iterations,
     n_gibbs_steps_inner,
-    algorithms=tuple(STEPS),
+    algorithms=tuple(ALGORITHMS),
 ):
     """Operations of one parameter update, not the first, counted while the plain engine makes it.
 
@@ -67,10 +67,10 @@ def operations(
         theta = theta.map(lambda array, kind=Counted: array.view(kind))
         v = (stream.uniform(batch_size, n_visible) < ON).astype(np.float32).view(Counted)
         hyper = _hyperparameters(name, n_gibbs_steps, n_inner_iterations, n_gibbs_steps_inner, ON)
-        memory = {}
+        state = None
         for _ in range(2):
             counts.clear()
-            theta, memory = STEPS[name](theta, memory, v, hyper, stream, PLAIN)
+            theta, state = ALGORITHMS[name].step(theta, state, v, hyper, stream, PLAIN)
         found[name] = {
             "products": counts["multiply-adds"] / (batch_size * n_visible * n_hidden),
             "random numbers": counts["random numbers"],
@@ -80,7 +80,7 @@ def operations(
 
 
 def _hyperparameters(name, n_gibbs_steps, n_inner_iterations, n_gibbs_steps_inner, mean, xp=np):
-    one, inner = xp.full(1, SMALL_STEP, xp.float32), name in ("sdcp", "sdcp_d")
+    one, inner = xp.full(1, SMALL_STEP, xp.float32), ALGORITHMS[name].has_inner_loop
     return Hyperparameters(
         learning_rate=one,
         epsilon=one * 10,
@@ -103,7 +103,7 @@ def seconds_per_update(
     trials,
     engine=PLAIN,
     report=lambda done: None,
-    algorithms=tuple(STEPS),
+    algorithms=tuple(ALGORITHMS),
     first=0,
     images=None,
     theta=None,
@@ -148,15 +148,12 @@ def seconds_per_update(
         for turn, name in enumerate(algorithms[:: -1 if number % 2 else 1]):
             steps = n_gibbs_steps, n_inner_iterations, n_gibbs_steps_inner
             hyper = _hyperparameters(name, *steps, mean, xp)
-            state = start, {}
+            state, step = (start, None), ALGORITHMS[name].step
             for n in (max(1, n_updates // 20), n_updates):
                 synchronize(xp)
                 started = time.perf_counter()
-                if engine.is_small([name], start, rows):
-                    state = engine.many_steps(name, *state, rows, hyper, stream, n)
-                    continue
                 for _ in range(n):
-                    state = STEPS[name](*state, v, hyper, stream, engine)
+                    state = step(*state, v, hyper, stream, engine)
             synchronize(xp)
             seconds[name][trial] = (time.perf_counter() - started) / n_updates
             report(trial * len(algorithms) + turn + 1)
@@ -217,8 +214,8 @@ def table1(
         of_trials = []
         for number in range(trials):
             of_trials.append(measure(title, model, number))
-            report(title, (number + 1) * len(STEPS))
-        seconds[title] = {name: [each[name] for each in of_trials] for name in STEPS}
+            report(title, (number + 1) * len(ALGORITHMS))
+        seconds[title] = {name: [each[name] for each in of_trials] for name in ALGORITHMS}
     in_full = {
         name: measure(
             f"{name} to the end", large, 0, n_updates=large["total_updates"], algorithms=[name]

@@ -5,22 +5,52 @@ that is drawn anew each epoch for each replica; the last mini-batch may be small
 """
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
 
-from .algorithms import STEPS, together
+from .algorithms import ALGORITHMS, Hyperparameters
 from .backend import Stream, synchronize, to_host
 from .data import whole_file
-from .engine import PLAIN
+from .engine import PLAIN, Engine
 from .rbm import Parameters
 
-AT_ONCE = 500  # updates of a small model that a GPU makes by itself
 CHECKPOINTS = "checkpoint-*.npz"  # what they are called
 CHECKPOINT_SECONDS = 60  # a kill loses at most about a minute of work
 DIVERGED_FACTOR = 2  # diverged: this many times as far below 0 as the uniform distribution
+
+
+class Task(NamedTuple):
+    """What R replicas learn, how, and when they are evaluated."""
+
+    algorithm: str  # a name of algorithms.ALGORITHMS
+    hyper: Hyperparameters
+    images: object  # training images, uint8 (N, m), on the engine's device
+    batch_size: int  # B; N or more is full-batch training
+    evaluation_updates: list  # after how many updates to evaluate; training ends at the last
+    order_keys: np.ndarray  # (R, 2) Philox keys of the order of the images
+    chain_keys: np.ndarray  # (R, 2) and of the Gibbs chains
+    # (R, 2) and, where ``images`` are grey levels up to 255, of the pixels: drawn anew at every
+    # visit of an image, 1 with probability level / 255.
+    pixel_keys: np.ndarray | None = None
+    engine: Engine = PLAIN
+
+
+def _unchanged(point):
+    return point
+
+
+class Checkpoint(NamedTuple):
+    """Where a training is kept, and what it may go on from."""
+
+    path: Path
+    fingerprint: str = ""  # of all that decides the models; one with another is not used
+    source: str = ""  # version of the code, for ``Training.sources``; it decides nothing
+    # (dict) -> dict or None: what ``evaluate`` would make of a stored point; None: more than it has
+    as_asked: Callable = _unchanged
 
 
 class Training(NamedTuple):
@@ -39,63 +69,24 @@ def updates_per_epoch(n_images, batch_size):
     return -(-n_images // batch_size)
 
 
-def train(
-    algorithm,
-    theta,
-    hyper,
-    images,
-    batch_size,
-    evaluation_updates,
-    evaluate,
-    order_keys,
-    chain_keys,
-    checkpoint=None,
-    fingerprint="",
-    report=lambda done: None,
-    engine=PLAIN,
-    pixel_keys=None,
-    source="",
-    as_asked=lambda point: point,
-):
+def train(task, theta, evaluate, checkpoint=None, report=lambda done: None):
     """Train R models and evaluate them on the way.
 
     Parameters
     ----------
-    algorithm : str or list of str
-        Name of the step in ``algorithms.STEPS``; or of several, each for a block of the replicas,
-        which are then trained by ``algorithms.together``.
+    task : Task
     theta : Parameters
         Initial models of the R replicas.
-    hyper : algorithms.Hyperparameters, or a list of them, one a block
-    images : array of uint8, shape (N, m)
-        Training images, on the device of ``theta``.
-    batch_size : int
-        B; N or more is full-batch training.
-    evaluation_updates : sequence of int
-        After how many updates to evaluate; training ends at the last.
     evaluate : callable (theta, replicas, update) -> list of dict
         One dict for each of the models given, with at least the average train log-likelihood,
         ``trusted_train`` or, without that, ``train``. ``replicas`` are their numbers among all R.
-    order_keys, chain_keys : array_like of uint64, shape (R, 2)
-        Philox keys of the order of the images and of the Gibbs chains.
-    checkpoint : path, optional
+    checkpoint : Checkpoint, optional
         Written atomically at every evaluation and once a minute. Training goes on from it, or
         from another ``checkpoint-*.npz`` beside it that is further: one of a shorter training,
         which is thereby prolonged. On the CPU this gives what it would have given undisturbed, to
         the bit. A checkpoint that lacks a point of ``evaluation_updates`` is not used.
-    fingerprint : str
-        Of all that decides the models; a checkpoint with another one is not used.
     report : callable (int), optional
         Called with the number of updates done.
-    engine : engine.Engine
-        What computes; ``theta`` and ``images`` are arrays of its ``xp``.
-    pixel_keys : array_like of uint64, shape (R, 2), optional
-        Then ``images`` are grey levels up to 255, and at every visit of an image each pixel is
-        drawn anew, 1 with probability level / 255.
-    source : str
-        Version of the code, for ``Training.sources``; it decides nothing.
-    as_asked : callable (dict) -> dict or None, optional
-        What ``evaluate`` would have made of a stored point; None: more than is stored.
 
     Returns
     -------
@@ -108,53 +99,27 @@ def train(
     image were equally likely. (Below its own start is no sign: S-DCP-D dives in its first
     updates and comes back.) It is marked and stopped; the others go on as if it were not there.
     """
-    xp = engine.xp
-    names = [algorithm] if isinstance(algorithm, str) else list(algorithm)
-    hypers = [hyper] if isinstance(algorithm, str) else list(hyper)
-    theta, memories = engine.prepare(theta), [{} for _ in names]
-    everyone, stream = np.arange(len(theta.W)), Stream(chain_keys, xp)
-    ends = np.cumsum([len(h.learning_rate) for h in hypers])
-    block_of = np.searchsorted(ends, everyone, side="right")  # replica -> block
-    state = _State(theta, memories, stream, 0, everyone, [], 0.0, 0.0)
+    n_replicas = len(theta.W)
+    stream = Stream(task.chain_keys, task.engine.xp)
+    theta = task.engine.prepare(theta)
+    state = _State(theta, None, stream, 0, np.arange(n_replicas), [], 0.0, 0.0)
     del theta  # the initial models need no memory longer than the first update
-    targets = sorted(set(evaluation_updates))
     if checkpoint:
-        state = _resume(checkpoint, fingerprint, state, engine, targets, as_asked)
-    state = state._replace(sources=tuple(dict.fromkeys([*state.sources, source])))
-    resumed_at = state.update
-    per_epoch = updates_per_epoch(len(images), batch_size)
-    orders = _Orders(order_keys, images, xp, pixel_keys)
+        state = _resume(checkpoint, state, task)
+        state = state._replace(sources=tuple(dict.fromkeys([*state.sources, checkpoint.source])))
+    resumed_at, orders = state.update, _Orders(task)
+    for target in sorted(set(task.evaluation_updates)):
+        if all(point["update"] < target for point in state.curve):  # not before an interruption
+            state = _train_until(target, state, task, orders, checkpoint, report)
+            state = _evaluate(state, task, evaluate)
+            if checkpoint:
+                _save(checkpoint, state)
 
-    for target in targets:
-        if any(point["update"] >= target for point in state.curve):
-            continue  # done before the interruption
-        active = [
-            hyper.select(_index(state.active[block_of[state.active] == number] - start, xp))
-            for number, (hyper, start) in enumerate(zip(hypers, [0, *ends], strict=False))
-        ]
-        clock = saved = time.monotonic()
-        while state.update < target and len(state.active):
-            state = _advance(state, names, active, orders, batch_size, target, engine)
-            report(state.update)
-            if checkpoint and time.monotonic() - saved > CHECKPOINT_SECONDS:
-                now = time.monotonic()
-                state, clock = state._replace(seconds=state.seconds + now - clock), now
-                _save(checkpoint, fingerprint, state)
-                saved = time.monotonic()
-        synchronize(xp)
-        trained = time.monotonic()
-        state = _evaluate(state, target, target / per_epoch, evaluate, block_of, xp)
-        state = state._replace(
-            seconds=state.seconds + trained - clock,
-            evaluation_seconds=state.evaluation_seconds + time.monotonic() - trained,
-        )
-        if checkpoint:
-            _save(checkpoint, fingerprint, state)
-
-    shapes = [(len(order_keys), *getattr(state.theta, name).shape[1:]) for name in "Wbc"]
-    final = [np.full(shape, np.nan, np.float32) for shape in shapes]
-    for whole, name in zip(final, "Wbc", strict=True):
-        whole[state.active] = to_host(getattr(state.theta, name))
+    final = []
+    for name in "Wbc":
+        models = to_host(getattr(state.theta, name))
+        final.append(np.full((n_replicas, *models.shape[1:]), np.nan, np.float32))
+        final[-1][state.active] = models
     times = state.seconds, state.evaluation_seconds
     return Training(Parameters(*final), state.curve, *times, resumed_at, state.sources)
 
@@ -163,7 +128,7 @@ class _State(NamedTuple):
     """Where training stands: all that a checkpoint stores."""
 
     theta: Parameters  # of the active replicas
-    memories: list  # of the algorithm of each block, active replicas
+    kept: tuple | None  # by the algorithm between mini-batches, of the active replicas
     stream: Stream  # active replicas
     update: int
     active: np.ndarray  # numbers of the replicas that have not diverged
@@ -173,102 +138,86 @@ class _State(NamedTuple):
     sources: tuple = ()
 
 
-def _advance(state, names, hypers, orders, batch_size, target, engine):
-    """The state after one update, or after several where the engine makes them by itself."""
-    memories, done = list(state.memories), 1
-    living = [n for n, hyper in enumerate(hypers) if len(hyper.learning_rate)]
-    names, hypers = [names[n] for n in living], [hypers[n] for n in living]
-    own = [memories[n] for n in living]
-    if (
-        len(orders.images) <= batch_size
-        and orders.pixel_keys is None
-        and engine.is_small(names, state.theta, orders.images)
-    ):
-        done = min(target - state.update, AT_ONCE)
-        thetas, own = _many_steps(state, names, hypers, own, orders.images, done, engine)
-        theta = engine.join(thetas)
-    else:
-        v = engine.states(orders.batch(state, batch_size))
-        if len(living) == 1:
-            step = STEPS[names[0]]
-            theta, memory = step(state.theta, own[0], v, hypers[0], state.stream, engine)
-            own = [memory]
-        else:
-            theta, own = together(names, state.theta, own, v, hypers, state.stream, engine)
-    for n, memory in zip(living, own, strict=True):
-        memories[n] = memory
-    return state._replace(theta=theta, memories=memories, update=state.update + done)
-
-
-def _many_steps(state, names, hypers, memories, images, n_updates, engine):
-    """``n_updates`` full-batch updates of each block, each in one go: models and memories."""
-    found, first = [], 0
-    for name, hyper, memory in zip(names, hypers, memories, strict=True):
-        block = slice(first, first := first + len(hyper.learning_rate))
-        models, stream = state.theta.select(block), state.stream.select(block)
-        found.append(engine.many_steps(name, models, memory, images, hyper, stream, n_updates))
-    state.stream.position = stream.position
-    return zip(*found, strict=True)
+def _train_until(target, state, task, orders, checkpoint, report):
+    """The state after ``target`` updates, or as it is where no replica is left."""
+    step, engine = ALGORITHMS[task.algorithm].step, task.engine
+    hyper = task.hyper.select(_index(state.active, engine.xp))
+    clock = saved = time.monotonic()
+    while state.update < target and len(state.active):
+        v = engine.states(orders.batch(state))
+        theta, kept = step(state.theta, state.kept, v, hyper, state.stream, engine)
+        state = state._replace(theta=theta, kept=kept, update=state.update + 1)
+        report(state.update)
+        if checkpoint and time.monotonic() - saved > CHECKPOINT_SECONDS:
+            now = time.monotonic()
+            state, clock = state._replace(seconds=state.seconds + now - clock), now
+            _save(checkpoint, state)
+            saved = time.monotonic()
+    synchronize(engine.xp)
+    return state._replace(seconds=state.seconds + time.monotonic() - clock)
 
 
 class _Orders:
     """The order of the images in the present epoch, drawn once an epoch for each replica."""
 
-    def __init__(self, keys, images, xp, pixel_keys=None):
-        self.keys, self.images, self.xp = np.asarray(keys), images, xp
-        self.pixel_keys = None if pixel_keys is None else np.asarray(pixel_keys)
-        self.held = None
+    def __init__(self, task):
+        self.task, self.xp, self.held = task, task.engine.xp, None
 
-    def batch(self, state, batch_size):
+    def batch(self, state):
         """The images (R, B, m) of the next update of the active replicas."""
-        epoch, batch = divmod(state.update, updates_per_epoch(len(self.images), batch_size))
-        if batch_size >= len(self.images):  # their order is of no consequence
-            images = self.xp.broadcast_to(self.images, (len(state.active), *self.images.shape))
+        images, batch_size = self.task.images, self.task.batch_size
+        epoch, batch = divmod(state.update, updates_per_epoch(len(images), batch_size))
+        if batch_size >= len(images):  # their order is of no consequence
+            images = self.xp.broadcast_to(images, (len(state.active), *images.shape))
         else:
             rows = self.of(epoch, state.active)[:, batch * batch_size :][:, :batch_size]
-            images = self.images[rows]
-        if self.pixel_keys is None:
+            images = images[rows]
+        if self.task.pixel_keys is None:
             return images
         # The number of the update is that of the draw: a resumed training draws the same.
-        stream = Stream(self.pixel_keys[state.active], self.xp, state.update)
+        stream = Stream(self.task.pixel_keys[state.active], self.xp, state.update)
         return (stream.uniform(*images.shape[1:]) * 255 < images).view("uint8")
 
     def of(self, epoch, active):
         if self.held is None or self.held[0] != epoch or len(self.held[1]) != len(active):
-            words = Stream(self.keys[active], self.xp, epoch).words(1, len(self.images))[:, 0]
+            stream = Stream(self.task.order_keys[active], self.xp, epoch)
+            words = stream.words(1, len(self.task.images))[:, 0]
             self.held = epoch, active, self.xp.argsort(words, axis=1, kind="stable")
         return self.held[2]
 
 
-def _evaluate(state, update, epoch, evaluate, block_of, xp):
+def _evaluate(state, task, evaluate):
     """Add a point of the curve; mark and drop the replicas that have diverged."""
     if not len(state.active):
         return state
+    started, xp = time.monotonic(), task.engine.xp
     arrays = (getattr(state.theta, name) for name in "Wbc")
     finite = np.all([to_host(xp.isfinite(a).reshape(len(a), -1).all(1)) for a in arrays], 0)
     points = [{"train": np.nan, "test": np.nan} for _ in state.active]
     if finite.any():
         rows = np.flatnonzero(finite)
-        found = evaluate(state.theta.select(_index(rows, xp)), state.active[rows], update)
+        models = state.theta.select(_index(rows, xp))
+        found = evaluate(models, state.active[rows], state.update)
         for row, point in zip(rows, found, strict=True):
             points[row] = point
     bound = -DIVERGED_FACTOR * state.theta.b.shape[1] * np.log(2)
     train = [point.get("trusted_train", point.get("train")) for point in points]
     alive = [bool(np.isfinite(value) and value >= bound) for value in train]
+    epoch = state.update / updates_per_epoch(len(task.images), task.batch_size)
     for row, replica in enumerate(state.active.tolist()):
-        head = {"replica": replica, "epoch": epoch, "update": update}
+        head = {"replica": replica, "epoch": epoch, "update": state.update}
         points[row] = head | points[row] | {"status": "ok" if alive[row] else "diverged"}
-    state = state._replace(curve=state.curve + points)
-    if all(alive):
-        return state
-    rows = np.flatnonzero(alive)
-    memories = []
-    for number, memory in enumerate(state.memories):
-        own = _index(np.flatnonzero(np.array(alive)[block_of[state.active] == number]), xp)
-        memories.append({name: array[own] for name, array in memory.items()})
+    seconds = state.evaluation_seconds + time.monotonic() - started
+    state = state._replace(curve=state.curve + points, evaluation_seconds=seconds)
+    return state if all(alive) else _only(state, np.flatnonzero(alive), xp)
+
+
+def _only(state, rows, xp):
+    """The state of some of the active replicas."""
+    at, kept = _index(rows, xp), state.kept
     return state._replace(
-        theta=state.theta.select(_index(rows, xp)),
-        memories=memories,
+        theta=state.theta.select(at),
+        kept=None if kept is None else type(kept)(*(array[at] for array in kept)),
         stream=state.stream.select(rows),
         active=state.active[rows],
     )
@@ -281,14 +230,14 @@ def _index(rows, xp):
 # ------------------------------------------------------------------------- checkpoints
 
 
-def _save(path, fingerprint, state):
+def _save(checkpoint, state):
     """Write a checkpoint whole, then move it into place."""
-    path = Path(path)
+    path = Path(checkpoint.path)
     path.parent.mkdir(parents=True, exist_ok=True)
     names = dict.fromkeys(name for point in state.curve for name in point)  # in their order
     arrays = {f"theta_{name}": to_host(getattr(state.theta, name)) for name in "Wbc"}
-    for number, memory in enumerate(state.memories):
-        arrays |= {f"memory{number}_{name}": to_host(array) for name, array in memory.items()}
+    if state.kept is not None:
+        arrays |= {f"kept_{name}": to_host(a) for name, a in state.kept._asdict().items()}
     for name in names:
         kind = "U8" if name == "status" else None
         values = [point.get(name, np.nan) for point in state.curve]
@@ -296,7 +245,7 @@ def _save(path, fingerprint, state):
     with whole_file(path, "wb") as file:
         np.savez(
             file,
-            fingerprint=fingerprint,
+            fingerprint=checkpoint.fingerprint,
             position=state.stream.position,
             update=state.update,
             active=state.active,
@@ -316,15 +265,16 @@ def position_of(path):
         return None
 
 
-def _resume(path, fingerprint, state, engine, targets, as_asked):
-    """The furthest state that is stored at ``path`` or beside it and belongs to this training;
-    else ``state``."""
-    found = {each: position_of(each) for each in {path, *Path(path).parent.glob(CHECKPOINTS)}}
-    own = [each for each, at in found.items() if at and at[0] == fingerprint]
-    for each in sorted(own, key=found.get, reverse=True):
+def _resume(checkpoint, state, task):
+    """The furthest state that is stored at the checkpoint's path or beside it and belongs to this
+    training; else ``state``."""
+    path, targets = Path(checkpoint.path), sorted(set(task.evaluation_updates))
+    found = {each: position_of(each) for each in {path, *path.parent.glob(CHECKPOINTS)}}
+    usable = [each for each, at in found.items() if at and at[0] == checkpoint.fingerprint]
+    for each in sorted(usable, key=found.get, reverse=True):
         if found[each][1] <= targets[-1]:
-            stored = _stored(each, state, engine)
-            curve = stored and _curve_as_asked(stored, targets, as_asked)
+            stored = _stored(each, state, task)
+            curve = stored and _curve_as_asked(stored, targets, checkpoint.as_asked)
             if curve is not None:
                 return stored._replace(curve=curve)
     return state
@@ -343,30 +293,29 @@ def _curve_as_asked(state, targets, as_asked):
     return curve if complete and None not in curve else None
 
 
-def _stored(path, state, engine):
+def _stored(path, state, task):
     """The state in a checkpoint; None if it cannot be read: then start anew."""
     try:
         with np.load(path, allow_pickle=False) as file:
             stored = dict(file)
     except (OSError, ValueError, EOFError, BadZipFile):
         return None
-    curve = {k.removeprefix("curve_"): v for k, v in stored.items() if k.startswith("curve_")}
-    memories = [{} for _ in state.memories]
-    for name, array in stored.items():
-        if name.startswith("memory"):
-            number, _, what = name.removeprefix("memory").partition("_")
-            memories[int(number)][what] = engine.xp.asarray(array)
+
+    def part(name):
+        return {k.removeprefix(name): a for k, a in stored.items() if k.startswith(name)}
+
+    curve, kept, xp = part("curve_"), part("kept_"), task.engine.xp
     rows = zip(*(array.tolist() for array in curve.values()), strict=True)
-    points = [dict(zip(curve, row, strict=True)) for row in rows]
-    active, xp = stored["active"], engine.xp
-    stream = Stream(state.stream.keys[active], xp, int(stored["position"]))
+    active = stored["active"]
+    of_type = ALGORITHMS[task.algorithm].state
+    models = Parameters(*(xp.asarray(stored[f"theta_{name}"]) for name in "Wbc"))
     return _State(
-        theta=engine.prepare(Parameters(*(xp.asarray(stored[f"theta_{n}"]) for n in "Wbc"))),
-        memories=memories,
-        stream=stream,
+        theta=task.engine.prepare(models),
+        kept=of_type(**{name: xp.asarray(a) for name, a in kept.items()}) if kept else None,
+        stream=Stream(state.stream.keys[active], xp, int(stored["position"])),
         update=int(stored["update"]),
         active=active,
-        curve=points,
+        curve=[dict(zip(curve, row, strict=True)) for row in rows],
         seconds=float(stored["seconds"]),
         evaluation_seconds=float(stored["evaluation_seconds"]),
         sources=tuple(stored["sources"].tolist()),

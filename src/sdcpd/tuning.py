@@ -28,7 +28,7 @@ def execute(settings, folder, backend_name="auto", data_folder=ROOT / "data"):
     Parameters
     ----------
     settings : dict
-        As for ``runs.execute_sweeps``, and perhaps ``rounds``, a list of [epochs, settings that go
+        As for ``runs.execute_sweep``, and perhaps ``rounds``, a list of [epochs, settings that go
         on].
     folder : path
         Of the sweep; checkpoints go there, too. With ``rounds`` they are of each setting, so that
@@ -42,17 +42,20 @@ def execute(settings, folder, backend_name="auto", data_folder=ROOT / "data"):
     """
     rounds = settings.get("rounds")
     if not rounds:
-        return runs.execute_sweeps([settings], [folder], backend_name, data_folder)[0]
+        return runs.execute_sweep(settings, folder, backend_name, data_folder)
     grid, epochs = settings["hyperparameters"], settings["epochs"]
     of_each = {name: value for name, value in settings.items() if name != "rounds"}
-    where = backend_name, data_folder, folder
+    where = {"backend_name": backend_name, "data_folder": data_folder, "checkpoints_in": folder}
+    on_gpu = engine.select(backend_name).name.startswith("cupy")
     found, going_on = {}, [*range(len(grid))]
     for end, n in [*rounds, [epochs, 0]]:
-        each = [of_each | {"epochs": end, "hyperparameters": grid[i]} for i in going_on]
-        if engine.select(backend_name).name.startswith("cupy"):
-            made = runs.execute_together(each, [None] * len(each), *where) if each else []
+        values = [grid[i] for i in going_on]
+        of_round = of_each | {"epochs": end, "hyperparameters": values}
+        if on_gpu:
+            made = runs.execute_sweep(of_round, None, **where) if values else []
         else:
-            made = [runs.execute_together([one], [None], *where)[0] for one in each]
+            each = [of_round | {"hyperparameters": one} for one in values]
+            made = [runs.execute(one, None, **where) for one in each]
         found |= zip(going_on, [run._replace(theta=None) for run in made], strict=True)
         going_on = kept(table([[found[i] for i in going_on]]), n, going_on) if n else going_on
     sweep = [found[i] for i in range(len(grid))]
