@@ -25,7 +25,8 @@ def change(project, diff):
     path = project / re.search(r"^\+\+\+ b/(.*)$", diff, re.M)[1]
     content = path.read_text(encoding="utf-8")
     for hunk in diff.split("@@\n")[1:]:
-        old, new = ("".join(x[1:] for x in hunk.splitlines(True) if x[0] in s) for s in (" -", " +"))
+        lines = hunk.splitlines(keepends=True)
+        old, new = ("".join(x[1:] for x in lines if x[0] in signs) for signs in (" -", " +"))
         assert content.count(old) == 1, old
         content = content.replace(old, new)
     path.write_text(content, encoding="utf-8")

@@ -4,8 +4,8 @@ import ast
 import json
 import os
 import re
-import subprocess
 import shutil
+import subprocess
 import tempfile
 import types
 
