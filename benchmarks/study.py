@@ -53,7 +53,7 @@ from sdcpd import (
     timing,
     tuning,
 )
-from sdcpd.data import whole_file
+from sdcpd.files import whole_file
 
 CHOSEN = (*experiments.TUNED, "step_matched")
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")

@@ -19,7 +19,10 @@ from conftest import folder_with
 from scipy.io import savemat
 
 from sdcpd import data
-from sdcpd.data import DataError, bars_and_stripes, check_binary, fetch, load, load_labelled
+from sdcpd.data import DataError, bars_and_stripes, fetch, load, load_labelled, readers
+from sdcpd.data import catalogue as module
+from sdcpd.data.catalogue import check_binary
+from sdcpd.files import whole_file
 
 # ---------------------------------------------------------------------- Bars & Stripes
 
@@ -195,8 +198,8 @@ def test_test_images_stay_out_of_sight(name, tmp_path, monkeypatch):
     numbers = np.arange(30)
     images = ((numbers[:, None] >> np.arange(784).clip(max=31)) & 1).astype(np.uint8)
     monkeypatch.setattr(data, "HELD_OUT", 3)  # of 20 images: 6
-    monkeypatch.setattr(data, "_verified", lambda path, file: path)
-    monkeypatch.setitem(data._READERS, name, lambda *paths: (images[:20], None, images[20:]))
+    monkeypatch.setattr(data, "verified", lambda file, folder: file)
+    monkeypatch.setitem(data.READERS, name, lambda *paths: (images[:20], None, images[20:]))
     held = load(f"{name}_valid", tmp_path)
     weights = 2 ** np.arange(5)
     assert (held.train[:, :5] @ weights).tolist() == list(range(14))
@@ -215,13 +218,16 @@ def test_unknown_dataset_with_images_held_out(of):
 # ------------------------------------------------------------ small files for all else
 
 
+URLS = "https://one.example/file", "https://two.example/file"
+
+
 @pytest.fixture
 def catalogue(tmp_path, monkeypatch):
     """A function that makes a catalogue of files, name -> content, all of the datasets named."""
     monkeypatch.delenv("SDCPD_DATA_MIRROR", raising=False)
-    monkeypatch.setattr(data, "CATALOGUE", tmp_path / "datasets.yaml")
+    monkeypatch.setattr(module, "CATALOGUE", tmp_path / "datasets.yaml")
 
-    def make(contents, urls=("https://one.example/file", "https://two.example/file"), **datasets):
+    def make(contents, urls=URLS, datasets=None, labelled=None):
         files = {
             name: {
                 "bytes": len(content),
@@ -230,9 +236,10 @@ def catalogue(tmp_path, monkeypatch):
             }
             for name, content in contents.items()
         }
-        named = {"datasets": {"mnist": list(files)}} | datasets
-        text = yaml.safe_dump(named | {"files": files})
-        data.CATALOGUE.write_text(text)
+        named = {"mnist": list(files)} if datasets is None else datasets
+        entries = {name: {"files": of, "shape": [28, 28]} for name, of in named.items()}
+        whole = {"datasets": entries, "labelled": labelled, "files": files}
+        module.CATALOGUE.write_text(yaml.safe_dump(whole))
 
     return make
 
@@ -242,11 +249,11 @@ def no_network(monkeypatch):
     """Every download fails as it does without a network; counts them."""
     tried = []
 
-    def retrieve(url, *args, **kwargs):
+    def download(self, url, *args, **kwargs):
         tried.append(url)
         raise requests.ConnectionError("unreachable")
 
-    monkeypatch.setattr("pooch.retrieve", retrieve)
+    monkeypatch.setattr("pooch.HTTPDownloader.__call__", download)
     return tried
 
 
@@ -304,7 +311,7 @@ def test_kannada_threshold_and_order_of_pixels(tmp_path):
     """127 is off and 128 on; an IDX file is read row by row."""
     images = np.array([[[0, 127, 128], [255, 1, 200]], [[128, 0, 0], [0, 0, 127]]])
     (tmp_path / "images.gz").write_bytes(idx(images))
-    train, valid, test = data._read_kannada(tmp_path / "images.gz", tmp_path / "images.gz")
+    train, valid, test = readers._read_kannada(tmp_path / "images.gz", tmp_path / "images.gz")
     assert train.tolist() == [[0, 0, 1, 1, 0, 1], [1, 0, 0, 0, 0, 0]]
 
 
@@ -314,12 +321,12 @@ def test_bernoulli_extremes(tmp_path):
     images[:, :, :10], images[:, :, 10:20] = 0, 255
     (tmp_path / "images.gz").write_bytes(idx(images))
     paths = [tmp_path / "images.gz"] * 2
-    train, _, test = data._read_bernoulli("mnist_bernoulli", *paths)
+    train, _, test = readers._read_bernoulli("mnist_bernoulli", *paths)
     pixels = train.reshape(images.shape)
     assert not pixels[:, :, :10].any() and pixels[:, :, 10:20].all()
     assert pixels[:, :, 20:].mean() == pytest.approx(100 / 255, abs=0.013)  # 4 σ
     assert (train != test).any()
-    other, _, _ = data._read_bernoulli("kannada_mnist_bernoulli", *paths)
+    other, _, _ = readers._read_bernoulli("kannada_mnist_bernoulli", *paths)
     assert (train != other).any()  # nor has another dataset the same
 
 
@@ -345,16 +352,16 @@ def test_caltech_images_are_transposed_when_read(tmp_path):
     stored = np.ones((2, 784), np.uint8)
     stored[0, 28 * 3 + 5] = 0  # column 3, row 5
     savemat(tmp_path / "file.mat", {f"{p}_data": stored for p in ("train", "val", "test")})
-    for part in data._read_caltech(tmp_path / "file.mat"):
+    for part in readers._read_caltech(tmp_path / "file.mat"):
         assert np.argwhere(part.reshape(2, 28, 28) == 0).tolist() == [[0, 5, 3]]
 
 
-@pytest.mark.parametrize(("found", "kind"), [(2049, data.IMAGES), (2051, data.CLASSES)])
+@pytest.mark.parametrize(("found", "kind"), [(2049, readers.IMAGES), (2051, readers.CLASSES)])
 def test_labels_are_not_images_nor_images_labels(found, kind, tmp_path):
     (tmp_path / "file.gz").write_bytes(idx(np.zeros((1, 2, 3)), magic=found))
     what = {2049: "images", 2051: "classes"}[found]
     with pytest.raises(DataError, match=f"file.gz: not an IDX file of {what}; delete it") as error:
-        data._read_idx(tmp_path / "file.gz", kind)
+        readers.read_idx(tmp_path / "file.gz", kind)
     one_line(error)
 
 
@@ -483,8 +490,8 @@ def test_fetch_on_a_full_disk(source, tmp_path, catalogue, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("pooch.retrieve", full)
-    monkeypatch.setattr("shutil.copyfileobj", full)
+    monkeypatch.setattr("pooch.HTTPDownloader.__call__", full)
+    monkeypatch.setattr("shutil.copyfile", full)
     catalogue({FILE: CONTENT})
     mirror = put(tmp_path / "mirror", CONTENT) if source == "mirror" else None
     with pytest.raises(DataError, match="disk is full.* needs 0.0 MB in .*make room") as error:
@@ -555,7 +562,7 @@ def test_whole_file_leaves_nothing_of_a_killed_one(tmp_path):
     kept = [f"a.npz.{os.getppid()}.part", "a.npz.notes.part", f"b.npz.{dead.pid}.part", "a.npz"]
     for name in (*kept, f"a.npz.{dead.pid}.part"):
         (tmp_path / name).write_text("")
-    with data.whole_file(tmp_path / "a.npz") as file:
+    with whole_file(tmp_path / "a.npz") as file:
         file.write("new")
     assert {path.name for path in tmp_path.iterdir()} == {*kept}
     assert (tmp_path / "a.npz").read_text() == "new"

@@ -1,6 +1,5 @@
 """Runs: what decides their numbers, run files, checkpoints, progress, and errors in one line."""
 
-import ast
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from conftest import random_bits
 from sdcpd import ROOT, data, runs, snapshots
 from sdcpd.algorithms import ALGORITHMS
 from sdcpd.engine import PLAIN, Engine
+from sdcpd.sources import source_hash
 
 HYPER = {name: {"learning_rate": 0.1} for name in ALGORITHMS}
 HYPER["cg"] |= {"sliding_factor": 0.01}
@@ -481,12 +481,11 @@ def test_more_trials_are_those_made_at_once(tmp_path):
 def test_code_that_decides_no_model_voids_no_checkpoint(tmp_path, monkeypatch):
     """But the run file names both versions."""
     execute(folder=tmp_path, epochs=1)
-    hashes = {runs.SOURCES: "other", runs.TRAINING_SOURCES: runs.source_hash(runs.TRAINING_SOURCES)}
-    first = runs.source_hash()
-    monkeypatch.setattr(runs, "source_hash", lambda names=runs.SOURCES: hashes[names])
+    first, hashes = source_hash("runs"), {"runs": "other", "training": source_hash("training")}
+    monkeypatch.setattr(runs, "source_hash", hashes.get)
     run = execute(folder=tmp_path)
     assert run.wall["resumed_at_update"] == 3 and run.provenance["source"] == f"{first} + other"
-    hashes[runs.TRAINING_SOURCES] = "other"
+    hashes["training"] = "other"
     again = execute(folder=tmp_path, epochs=3)
     assert again.wall["resumed_at_update"] == 0 and again.provenance["source"] == "other"
 
@@ -1004,25 +1003,8 @@ def test_provenance():
     assert about["numpy"] == np.__version__
     assert re.fullmatch(r"3\.\d+\.\d+\S*", about["python"])
     assert re.fullmatch("[0-9a-f]{40}|unknown", about["commit"])
-    assert about["source"] == runs.source_hash()
+    assert about["source"] == source_hash("runs")
     assert about["sdcpd"] in (ROOT / "pyproject.toml").read_text()
-
-
-def test_source_hash_follows_the_sources(tmp_path, monkeypatch):
-    folder = tmp_path / "src" / "sdcpd"
-    shutil.copytree(ROOT / "src" / "sdcpd", folder, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(runs, "ROOT", tmp_path)
-    hashes = {runs.source_hash()}
-    for name in runs.SOURCES:
-        path = folder / name
-        original = path.read_bytes()
-        path.write_bytes(original + b"\n")
-        hashes.add(runs.source_hash())
-        path.write_bytes(original)
-    assert len(hashes) == 1 + len(runs.SOURCES)
-    (folder / "plots.py").write_text("")  # decides no numbers
-    assert runs.source_hash() in hashes
-    assert runs.provenance(PLAIN)["commit"] == "unknown"  # not a clone
 
 
 def test_commit_is_that_of_the_project_and_of_no_other(tmp_path, monkeypatch):
@@ -1039,25 +1021,8 @@ def test_commit_is_that_of_the_project_and_of_no_other(tmp_path, monkeypatch):
     repository(tmp_path / "outer")
     monkeypatch.setattr(runs, "source_hash", lambda *names: "")
     monkeypatch.setattr(runs, "ROOT", tmp_path / "outer/project")
-    assert runs.provenance(PLAIN)["commit"] == "unknown"
+    assert runs.provenance(PLAIN)["commit"] == "unknown"  # no clone
     own = repository(tmp_path / "outer/project")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "outer/.git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path / "outer"))
     assert runs.provenance(PLAIN)["commit"] == own
-
-
-def test_sources_are_all_that_runs_import():
-    found, queue = set(), ["runs"]
-    while queue:
-        module = queue.pop()
-        if module not in found:
-            found.add(module)
-            tree = ast.parse((ROOT / f"src/sdcpd/{module}.py").read_text())
-            imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-            for node in (node for node in imports if node.level):
-                names = [node.module] if node.module else [alias.name for alias in node.names]
-                queue += [name for name in names if (ROOT / f"src/sdcpd/{name}.py").exists()]
-    kernels = {path.name for path in (ROOT / "src/sdcpd").glob("*.cu")}  # read, not imported
-    found.remove("archive")  # only reads finished runs
-    assert {f"{module}.py" for module in found} | kernels == set(runs.SOURCES)
-    assert len(runs.SOURCES) == len(set(runs.SOURCES))

@@ -56,7 +56,8 @@ def test_every_download_has_https_and_a_checksum():
     for name, entry in CATALOGUE["files"].items():
         assert entry["urls"] and all(url.startswith("https://") for url in entry["urls"]), name
         assert re.fullmatch(r"[0-9a-f]{64}", entry["sha256"]), name
-    named = [f for part in ("datasets", "labelled") for of in CATALOGUE[part].values() for f in of]
+    named = [f for entry in CATALOGUE["datasets"].values() for f in entry["files"]]
+    named += [f for files in CATALOGUE["labelled"].values() for f in files]
     assert set(named) == set(CATALOGUE["files"])
 
 

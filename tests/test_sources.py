@@ -1,26 +1,25 @@
 """What a notebook's result depends on is found in its code."""
 
-import importlib
 import json
+import shutil
 import subprocess
 import sys
 
 import pytest
 
-from sdcpd import ROOT, runs
+from sdcpd import ROOT, sources
 
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+TRAINING = {"training.py", "algorithms.py", "rbm.py", "engine.py", "compiled.py", "kernels.cu"}
 
 
-@pytest.fixture
-def sources(monkeypatch):
+@pytest.fixture(autouse=True)
+def here(monkeypatch):
     monkeypatch.chdir(ROOT)
-    monkeypatch.syspath_prepend(ROOT / "workflow/scripts")
-    return importlib.import_module("sources")
 
 
-@pytest.mark.parametrize("name", ["sensitivity", "timing", "claims"])
-def test_every_module_that_a_notebook_loads_is_found(name, sources):
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_every_module_that_a_notebook_loads_is_found(name):
     """Against Python itself: what its imports, carried out, leave in sys.modules."""
     path = ROOT / f"notebooks/{name}.ipynb"
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
@@ -35,14 +34,14 @@ def test_every_module_that_a_notebook_loads_is_found(name, sources):
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_kernels_and_lazy_imports_are_found(name, sources):
+def test_kernels_and_lazy_imports_are_found(name):
     found = {file.rpartition("/")[2] for file in sources.sources_of(f"notebooks/{name}.ipynb")}
-    assert {*runs.SOURCES, "__init__.py"} <= found  # engine.py imports compiled.py when asked to
+    assert {*TRAINING, "__init__.py"} <= found  # engine.py imports compiled.py when asked to
     assert "cli.py" not in found
     assert ("published_curves_2019.csv" in found) == (name in ("curves", "tune", "claims"))
 
 
-def test_content_is_that_of_the_cells(sources, tmp_path):
+def test_content_is_that_of_the_cells(tmp_path):
     def content(**changes):
         cell = {"cell_type": "code", "source": ["a = 1\n"], "outputs": [], "execution_count": None}
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.ipynb"
@@ -51,3 +50,34 @@ def test_content_is_that_of_the_cells(sources, tmp_path):
 
     assert content() == content(outputs=[{"text": "1"}], execution_count=3)
     assert content() != content(source=["a = 2\n"])
+
+
+def test_what_a_run_depends_on():
+    """All that decides its numbers; nothing that draws, judges or chooses."""
+    found = {file.rpartition("/")[2] for file in sources.sources_of_module("runs")}
+    assert TRAINING | {"likelihood.py", "readers.py", "own.py", "runs.py", "snapshots.py"} <= found
+    assert not {"plots.py", "claims.py", "tuning.py", "timing.py", "cli.py"} & found
+    training = {file.rpartition("/")[2] for file in sources.sources_of_module("training")}
+    assert training >= TRAINING and not {"likelihood.py", "runs.py", "readers.py"} & training
+
+
+def test_source_hash_follows_each_line(tmp_path):
+    """In a copy: a change in any module that counts changes it, one in another does not."""
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    code = """
+import sys
+from sdcpd import sources
+print(sources.source_hash("runs"))
+for path in sorted(sources.PACKAGE.rglob("*.[pc][yu]")):
+    before = path.read_bytes()
+    path.write_bytes(before + b"\\n")
+    sources.source_hash.cache_clear()
+    print(path.relative_to(sources.ROOT).as_posix(), sources.source_hash("runs"))
+    path.write_bytes(before)
+"""
+    how = {"capture_output": True, "text": True, "cwd": tmp_path, "check": True}
+    environment = {"PYTHONPATH": str(tmp_path / "src")}
+    printed = subprocess.run([sys.executable, "-c", code], env=environment, **how).stdout
+    first, *others = printed.splitlines()
+    changed = {name for name, found in map(str.split, others) if found != first}
+    assert changed == {*sources.sources_of_module("runs")} and len(changed) < len(others)

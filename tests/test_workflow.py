@@ -15,6 +15,7 @@ from test_site import BROWSER, check_in_browser, check_page
 
 from sdcpd import ROOT, runs
 from sdcpd.algorithms import ALGORITHMS
+from sdcpd.sources import source_hash
 
 NO_DATA = ("fig1_bars_and_stripes.pdf", "figS_bars_and_stripes_samples.pdf", "validation.md")
 NO_DATA = tuple(f"figures/{name}" for name in (*NO_DATA, "table1_timing.md"))
@@ -80,7 +81,7 @@ def test_run_files_say_where_they_come_from(project):
     for folder in folders:
         result = runs.load(folder)
         assert set(result.settings) == set(runs.SETTINGS)
-        assert result.provenance["device"] and result.provenance["source"] == runs.source_hash()
+        assert result.provenance["device"] and result.provenance["source"] == source_hash("runs")
         alive = result.curve[result.curve.status == "ok"]
         always = "trusted_train" if result.settings["ais"] else "train"
         assert np.isfinite(alive[always]).all() and np.isfinite(alive.train.iloc[-1])

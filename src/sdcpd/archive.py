@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from . import ROOT
-from .data import whole_file
+from .files import whole_file
 from .likelihood import likelihoods
 
 FOLDER = ROOT / "workflow/archive"

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from . import runs
-from .data import whole_file
+from .files import whole_file
 from .rbm import Parameters
 
 FILES = ("measurements.csv", "about.json")

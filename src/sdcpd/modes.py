@@ -9,7 +9,7 @@ import numpy as np
 
 from . import ROOT, backend, data, engine, runs
 from .backend import to_host
-from .data import whole_file
+from .files import whole_file
 from .likelihood import DISTINCT, TO_TELL, Evaluator, find_modes, mean_field
 from .measurements import FILES as TABLES
 from .measurements import Measurements

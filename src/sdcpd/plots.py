@@ -15,6 +15,7 @@ import pandas as pd
 from . import claims as judge
 from .algorithms import ALGORITHMS, LABELS
 from .archive import best_trial
+from .data import title_of
 from .intervals import quantile_of
 from .likelihood import MIN_ESS, likelihoods, refuted
 from .tuning import SYMBOLS
@@ -29,26 +30,6 @@ with chdir(Path(__file__).parent):
 mpl.rcdefaults()  # where it had been imported before
 
 STYLES = {name: algorithm.style for name, algorithm in ALGORITHMS.items()}
-
-
-class _Names(dict):
-    def __missing__(self, dataset):
-        return Path(dataset).name  # one that somebody added, or an own file
-
-
-NAMES = _Names(
-    {
-        "bars_and_stripes": "Bars & Stripes",
-        "mnist": "MNIST",
-        "mnist_bernoulli": "MNIST, our Bernoulli binarization",
-        "mnist_fresh": "MNIST, binarized anew at every visit",
-        "caltech101_silhouettes": "CalTech 101 Silhouettes",
-        "caltech101_silhouettes_inverted": "CalTech 101 Silhouettes, inverted",
-        "caltech101_silhouettes_merged": "CalTech 101 Silhouettes, with validation images",
-        "kannada_mnist": "Kannada-MNIST",
-        "kannada_mnist_bernoulli": "Kannada-MNIST, Bernoulli binarization",
-    }
-)
 GROUP_NAMES = {
     "as_published": "hyperparameters as published",
     "tuned_speed": "each algorithm tuned for speed",
@@ -281,7 +262,7 @@ def likelihood_curves(
     _legend(figure, axes[0, 0], published_curves is not None)
     settings = runs[0].settings
     how = GROUP_NAMES.get(group, group)
-    title = f"{NAMES[settings['dataset']]}, {settings['n_hidden']} hidden units, {how}"
+    title = f"{title_of(settings['dataset'])}, {settings['n_hidden']} hidden units, {how}"
     _headline(figure, title, describe_runs(runs, paper_budget))
     return figure
 
@@ -435,9 +416,8 @@ def known_rates(runs, paper_budget, published_curves):
     shared = runs[0].settings
     steps = sorted({(r.settings["n_inner_iterations"], r.settings["n_gibbs_steps"]) for r in runs})
     counts = ", ".join(f"K = {k}" if d == 1 else f"d = {d}, K′ = {k}" for d, k in steps)
-    title = (
-        f"{NAMES[shared['dataset']]}, {shared['n_hidden']} hidden units, {counts}, mean over trials"
-    )
+    model = f"{title_of(shared['dataset'])}, {shared['n_hidden']} hidden units"
+    title = f"{model}, {counts}, mean over trials"
     _headline(figure, title, describe_runs(runs, paper_budget))
     return figure
 
@@ -469,14 +449,14 @@ def ablation_curves(variants, paper_budget):
     _legend(figure, axes[0, 0], False)
     every = [run for runs in variants for run in runs]
     settings = variants[0][0].settings
-    title = f"{NAMES[settings['dataset']]}, {settings['n_hidden']} hidden units: other choices"
+    title = f"{title_of(settings['dataset'])}, {settings['n_hidden']} hidden units: other choices"
     _headline(figure, title, describe_runs(every, paper_budget))
     return figure
 
 
 def choice(settings):
     """The dataset and the batch size of a run, in words."""
-    return f"{NAMES[settings['dataset']]}, batch {settings['batch_size']}"
+    return f"{title_of(settings['dataset'])}, batch {settings['batch_size']}"
 
 
 def overfitting(runs, paper_budget):
@@ -510,7 +490,7 @@ def overfitting(runs, paper_budget):
     labels = ["train", "validation", "test", "test at the best epoch on validation"]
     figure.legend(handles, labels, loc="lower center", ncols=4, fontsize=8)
     settings = runs[0].settings
-    title = f"{NAMES[settings['dataset']]}, {settings['n_hidden']} hidden units: overfitting"
+    title = f"{title_of(settings['dataset'])}, {settings['n_hidden']} hidden units: overfitting"
     _headline(figure, title, describe_runs(runs, paper_budget))
     return figure
 
@@ -534,7 +514,7 @@ def sample_grids(runs, images, image_shape, paper_budget, n_steps):
         axis.imshow(tile(states, image_shape), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     n_images = max((len(states) for states in images if states is not None), default=0)
     settings = runs[0].settings
-    title = f"{NAMES[settings['dataset']]}: {n_images} images after {n_steps:,} Gibbs steps"
+    title = f"{title_of(settings['dataset'])}: {n_images} images after {n_steps:,} Gibbs steps"
     lines = describe_runs(runs, paper_budget)
     if n_steps < paper_budget["samples"]["n_steps"]:
         lines.append(f"Gibbs steps reduced (paper: {paper_budget['samples']['n_steps']:,}).")
@@ -791,7 +771,7 @@ def sensitivity_map(sweeps, tables):
     s = first.settings
     trials = f"{s['trials']} trial{'s' if s['trials'] > 1 else ''}"
     lines = [f"{trials} × {s['epochs']:,g} epochs; {origin_line([first])}", "✕: a trial diverged."]
-    name = NAMES[s["dataset"].removesuffix("_valid")]
+    name = title_of(s["dataset"])
     title = f"S-DCP-D over ε and λ_H: {name}, {s['n_hidden']} hidden units"
     _headline(figure, title, lines)
     return figure
@@ -927,7 +907,7 @@ def rule_text(claim):
 def _where(experiment, n_hidden):
     names = {"enumeration": "by enumeration", "large": "large datasets", "caltech": "CalTech"}
     names |= {"kannada": "Kannada-MNIST"}
-    name = names.get(experiment) or NAMES[experiment]
+    name = names.get(experiment) or title_of(experiment)
     small = experiment == "bars_and_stripes" and pd.notna(n_hidden)
     return f"{name}, {int(n_hidden)} hidden" if small else name
 

@@ -48,23 +48,17 @@ from tqdm import tqdm
 
 from . import ROOT, __version__, archive, backend, data, engine, training
 from .algorithms import ALGORITHMS, Hyperparameters
-from .data import whole_file
+from .files import whole_file
 from .likelihood import Evaluator
 from .rbm import Parameters, initialize
 from .snapshots import NAME as SNAPSHOTS
 from .snapshots import Snapshots
+from .sources import source_hash
 from .training import CHECKPOINTS, train, updates_per_epoch
 
 FORMAT = 2
-# What decides a model, so that a checkpoint of another version is not used. What else does (data,
-# keys, settings) is in its fingerprint itself.
-TRAINING_SOURCES = (
-    *("backend.py", "rbm.py", "engine.py", "compiled.py", "split.py", "kernels.cu"),
-    *("algorithms.py", "training.py"),
-)
 FILES = ("run.json", "curve.csv", "models.npz", "wall.json")
 SWEEP_FILES = ("run.json", "curve.csv.gz", "wall.json")
-SOURCES = (*TRAINING_SOURCES, "likelihood.py", "data.py", "snapshots.py", "runs.py")
 
 #: Every setting of a run, with its type.
 SETTINGS = {
@@ -394,14 +388,14 @@ class _Trainer:
             if part is not None
         ]
         keys = {name: np.array(values).tolist() for name, values in self._keys(replicas).items()}
-        code = source_hash(TRAINING_SOURCES), self.engine.name
+        code = source_hash("training"), self.engine.name
         return _digest([settings, replicas, keys, images, *code])
 
     def _checkpoint(self, folder, owner):
         """With a name of its own: none takes another's place."""
         name = _digest([owner, self.points, self.plain_at])[:12]
         path = Path(folder) / f"checkpoint-{name}.npz"
-        return training.Checkpoint(path, owner, source_hash(), self._as_asked)
+        return training.Checkpoint(path, owner, source_hash("runs"), self._as_asked)
 
     def _as_asked(self, point):
         """Without plain AIS where a run of these settings makes none."""
@@ -639,14 +633,6 @@ def _digest(values):
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def source_hash(names=SOURCES):
-    """Of the modules that a run's numbers depend on."""
-    digest = hashlib.sha256()
-    for name in names:
-        digest.update((ROOT / "src/sdcpd" / name).read_bytes())
-    return digest.hexdigest()[:16]
-
-
 def provenance(chosen):
     """Code version, device and library versions: what a run file says of its origin."""
     # This project's own repository, not one around it or one that the environment names.
@@ -657,8 +643,8 @@ def provenance(chosen):
         commit = subprocess.check_output(command, **how)
     except (OSError, subprocess.SubprocessError):  # not a clone: the source hash still tells
         commit = "unknown"
-    code = {"sdcpd": __version__, "commit": commit.strip(), "source": source_hash()}
-    code |= {"trained_by": source_hash(TRAINING_SOURCES)}
+    code = {"sdcpd": __version__, "commit": commit.strip(), "source": source_hash("runs")}
+    code |= {"trained_by": source_hash("training")}
     return code | chosen.describe()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import rbm
 from .backend import to_host
-from .data import whole_file
+from .files import whole_file
 from .rbm import Parameters
 
 NAME = "snapshots.npz"

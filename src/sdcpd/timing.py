@@ -12,8 +12,9 @@ from . import ROOT
 from .algorithms import ALGORITHMS, Hyperparameters
 from .archive import ArchiveError
 from .backend import Stream, key, synchronize
-from .data import DataError, load, whole_file
+from .data import DataError, load
 from .engine import PLAIN
+from .files import whole_file
 from .rbm import initialize
 from .runs import RunError, provenance
 from .runs import load as load_run

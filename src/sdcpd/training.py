@@ -14,8 +14,8 @@ import numpy as np
 
 from .algorithms import ALGORITHMS, Hyperparameters
 from .backend import Stream, synchronize, to_host
-from .data import whole_file
 from .engine import PLAIN, Engine
+from .files import whole_file
 from .rbm import Parameters
 
 CHECKPOINTS = "checkpoint-*.npz"  # what they are called

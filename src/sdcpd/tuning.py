@@ -13,8 +13,8 @@ import yaml
 
 from . import ROOT, compare, engine, runs
 from .algorithms import LABELS
-from .data import whole_file
 from .experiments import CONFIG, TUNED, step_matched
+from .files import whole_file
 
 _BY = ("area", "final")
 CRITERIA = dict(zip(TUNED, _BY, strict=True))

@@ -17,8 +17,7 @@ from snakemake.exceptions import WorkflowError
 import sdcpd
 from sdcpd import archive, data, engine, experiments, runs
 
-sys.path.insert(0, "workflow/scripts")
-from sources import content_of, sources_of
+from sdcpd.sources import content_of, sources_of, sources_of_module
 
 # Snakemake fills in braces, and a colon ends an entry of PYTHONPATH.
 if {*"{}:"} & {*os.getcwd()}:

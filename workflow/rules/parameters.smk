@@ -85,11 +85,6 @@ def data_files(experiment):
     return [f"data/{file}" for file in data.files_of(config["experiments"][experiment]["dataset"])]
 
 
-def sources(*names):
-    """Source files as inputs, so that a change in one reruns what it decides."""
-    return [f"src/sdcpd/{name}" for name in names]
-
-
 def run_by(notebook):
     """Inputs of a rule: a notebook and the package's modules that it uses.
 

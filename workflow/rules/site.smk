@@ -1,10 +1,7 @@
 # A small site: an index of all figures and tables in the paper's order, and the executed notebooks.
 
 DATASET_TITLES = {
-    "bars_and_stripes": "Bars & Stripes",
-    "mnist": "MNIST",
-    "caltech": "CalTech 101 Silhouettes",
-    "kannada": "Kannada-MNIST",
+    name: data.title_of(experiment["dataset"]) for name, experiment in config["experiments"].items()
 }
 # name -> what it is about, in words
 MODELS = {

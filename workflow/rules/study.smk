@@ -5,7 +5,7 @@
 rule sweep:
     input:
         lambda wildcards: data_files(wildcards.experiment),
-        sources(*runs.SOURCES),
+        sources_of_module("runs"),
         notebook=ancient("notebooks/sweep.ipynb"),
     output:
         [f"{SWEEP}/{part}" for part in runs.SWEEP_FILES],

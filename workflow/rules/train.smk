@@ -6,7 +6,7 @@ rule train:
     input:
         lambda wildcards: data_files(wildcards.experiment),
         lambda wildcards: files(part_folders(wildcards), runs.FILES),
-        sources(*runs.SOURCES),
+        sources_of_module("runs"),
         notebook=ancient("notebooks/train.ipynb"),
     output:
         [f"{RUN}/{part}" for part in runs.FILES],
@@ -49,7 +49,7 @@ rule train:
 use rule train as train_part with:
     input:
         lambda wildcards: data_files(wildcards.experiment),
-        sources(*runs.SOURCES),
+        sources_of_module("runs"),
         notebook=ancient("notebooks/train.ipynb"),
     output:
         [f"{PART}/{part}" for part in runs.FILES],
