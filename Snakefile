@@ -35,24 +35,20 @@ check_config()
 report: "workflow/report/workflow.rst"
 
 
-include: "workflow/rules/parameters.smk"
+CATALOGUE = catalogue.Catalogue(config, BACKEND, SCALE)
+
+
+include: "workflow/rules/files.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/figures.smk"
-include: "workflow/rules/tables.smk"
-include: "workflow/rules/study.smk"
 include: "workflow/rules/site.smk"
 
 
 rule all:
     default_target: True
     input:
-        [f"figures/{name}.pdf" for name in [*CURVE_FIGURES, *SAMPLE_FIGURES]],
-        "figures/table1_timing.md",
-        "figures/validation.md",
-        [f"figures/{name}.csv" for name in STUDY],
-        "figures/replay_mnist.md" if USES_ARCHIVE else [],
-        "figures/claims.md",
+        [f"figures/{name}.{suffix}" for name, suffix in SHOWN],
         "figures/site/index.html",
 
 

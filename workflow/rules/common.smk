@@ -15,9 +15,11 @@ from jsonschema.exceptions import best_match
 from snakemake.exceptions import WorkflowError
 
 import sdcpd
-from sdcpd import archive, data, engine, experiments, runs
-
+from sdcpd import data, engine, experiments
 from sdcpd.sources import content_of, sources_of, sources_of_module
+
+sys.path[:0] = ["workflow", "workflow/scripts"]
+import catalogue
 
 # Snakemake fills in braces, and a colon ends an entry of PYTHONPATH.
 if {*"{}:"} & {*os.getcwd()}:
@@ -78,8 +80,6 @@ RESULTS = f"results/{SCALE}"
 GROUP = config["hyperparameters"]
 ENVIRONMENT = "../../envs/environment.yaml"
 
-ARCHIVE = "workflow/archive"
-PAPER = experiments.read("paper")
 GROUPS = experiments.read_hyperparameters()
 with open("workflow/config/datasets.yaml", encoding="utf-8") as file:
     DATASETS = yaml.safe_load(file)
@@ -131,7 +131,7 @@ def announce():
     print(
         f"scale {SCALE}, on the {'GPU' if GPU else 'CPU'}, engine {BACKEND}{why}", file=sys.stderr
     )
-    if USES_ARCHIVE:
+    if CATALOGUE.uses_archive:
         print(
             "finished runs are taken from workflow/archive where it has them; "
             "--config runs=train trains them",

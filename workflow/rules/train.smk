@@ -1,18 +1,19 @@
 # One run: all trials of an experiment × algorithm × number of hidden units × hyperparameters; in one
-# job, or, with trials_per_job, in several, whose results are then put together.
+# job, or, with trials_per_job, in several, whose results are then put together. Sweeps over settings,
+# and the target that adopts the best of them.
 
 
 rule train:
     input:
-        lambda wildcards: data_files(wildcards.experiment),
-        lambda wildcards: files(part_folders(wildcards), runs.FILES),
+        data_files,
+        lambda wildcards: of_runs(parts_of(wildcards)),
         sources_of_module("runs"),
-        notebook=ancient("notebooks/train.ipynb"),
+        notebook=ancient(notebook_of("train")),
     output:
-        [f"{RUN}/{part}" for part in runs.FILES],
-        notebook=f"{RESULTS}/notebooks/{TRAIN}.ipynb",
+        of_runs([f"{RESULTS}/{RUN}"]),
+        notebook=f"{RESULTS}/notebooks/{RUN_NAME}.ipynb",
         html=report(
-            f"{RESULTS}/notebooks/{TRAIN}.html",
+            f"{RESULTS}/notebooks/{RUN_NAME}.html",
             caption="../report/train.rst",
             category="Training runs",
             subcategory="{experiment}",
@@ -23,23 +24,24 @@ rule train:
             },
         ),
     log:
-        f"logs/{SCALE}/{TRAIN}.log",
+        f"logs/{SCALE}/{RUN_NAME}.log",
     benchmark:
-        f"logs/benchmarks/{SCALE}/{TRAIN}.tsv"
+        f"logs/benchmarks/{SCALE}/{RUN_NAME}.tsv"
     wildcard_constraints:
         experiment="[a-z0-9_]+",
         algorithm="[a-z_]+",
         n_hidden=r"\d+",
         group="[a-z0-9_.]+",
+        kind="tuning|published|sensitivity_[a-z0-9_.]+",
     conda:
         ENVIRONMENT
     threads: 1  # trials side by side use two cores better than one trial on two threads
     resources:
         mem_mb=3000,
-        gpu=lambda wildcards: int(GPU and not part_folders(wildcards)),
+        gpu=lambda wildcards: int(GPU and not parts_of(wildcards)),
     params:
-        content=content_of("notebooks/train.ipynb"),
-        parameters=train_parameters,
+        content=content_of(notebook_of("train")),
+        parameters=CATALOGUE.train_parameters,
     message:
         "Train {wildcards.algorithm} on {wildcards.experiment}, {wildcards.n_hidden} hidden units"
     script:
@@ -48,22 +50,65 @@ rule train:
 
 use rule train as train_part with:
     input:
-        lambda wildcards: data_files(wildcards.experiment),
+        data_files,
         sources_of_module("runs"),
-        notebook=ancient("notebooks/train.ipynb"),
+        notebook=ancient(notebook_of("train")),
     output:
-        [f"{PART}/{part}" for part in runs.FILES],
-        notebook=f"{RESULTS}/notebooks/parts/{TRAIN}-{{first}}-{{last}}.ipynb",
-        html=f"{RESULTS}/notebooks/parts/{TRAIN}-{{first}}-{{last}}.html",
+        of_runs([f"{RESULTS}/{PART}"]),
+        notebook=f"{RESULTS}/notebooks/parts/{PART_NAME}.ipynb",
+        html=f"{RESULTS}/notebooks/parts/{PART_NAME}.html",
     log:
-        f"logs/{SCALE}/{TRAIN}-{{first}}-{{last}}.log",
+        f"logs/{SCALE}/{PART_NAME}.log",
     benchmark:
-        f"logs/benchmarks/{SCALE}/{TRAIN}-{{first}}-{{last}}.tsv"
+        f"logs/benchmarks/{SCALE}/{PART_NAME}.tsv"
     resources:
         mem_mb=3000,
         gpu=int(GPU),
-    params:
-        content=content_of("notebooks/train.ipynb"),
-        parameters=part_parameters,
     message:
         "Train trials {wildcards.first} to {wildcards.last} of {wildcards.algorithm} on {wildcards.experiment}, {wildcards.n_hidden} hidden units"
+
+
+use rule train_part as sweep with:
+    input:
+        data_files,
+        sources_of_module("runs"),
+        notebook=ancient(notebook_of("sweep")),
+    output:
+        of_sweeps([f"{RESULTS}/{SWEEP}"]),
+        notebook=f"{RESULTS}/notebooks/{SWEEP_NAME}.ipynb",
+        html=report(
+            f"{RESULTS}/notebooks/{SWEEP_NAME}.html",
+            caption="../report/train.rst",
+            category="Sweeps",
+            subcategory="{experiment}",
+            labels={
+                "algorithm": "{algorithm}",
+                "hidden units": "{n_hidden}",
+                "settings": "{kind}",
+            },
+        ),
+    log:
+        f"logs/{SCALE}/{SWEEP_NAME}.log",
+    benchmark:
+        f"logs/benchmarks/{SCALE}/{SWEEP_NAME}.tsv"
+    params:
+        content=content_of(notebook_of("sweep")),
+        parameters=CATALOGUE.sweep_parameters,
+    message:
+        "Sweep {wildcards.algorithm} on {wildcards.experiment}, {wildcards.n_hidden} hidden units"
+
+
+rule adopt:
+    # A target for whoever tunes anew: write what is chosen to hyperparameters.yaml.
+    input:
+        [of_sweeps(CATALOGUE.sweeps(*which)) for which in CATALOGUE.tunings().values()],
+    log:
+        f"logs/{SCALE}/adopt.log",
+    conda:
+        ENVIRONMENT
+    params:
+        tunings={name: CATALOGUE.sweeps(*which) for name, which in CATALOGUE.tunings().items()},
+    message:
+        "Write the chosen settings to workflow/config/hyperparameters.yaml"
+    script:
+        "../scripts/adopt.py"

@@ -1,0 +1,117 @@
+"""workflow/catalogue.py: what there is to make, and of what."""
+
+import importlib
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from sdcpd import ROOT, experiments
+
+
+@pytest.fixture
+def module(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.syspath_prepend(ROOT / "workflow")
+    return importlib.import_module("catalogue")
+
+
+@pytest.fixture
+def make(module):
+    """A function that makes the catalogue of a scale, with changes of the configuration."""
+
+    def of(scale="quick", backend="numba", **changes):
+        return module.Catalogue(experiments.read(scale) | changes, backend, scale)
+
+    return of
+
+
+@pytest.mark.parametrize("scale", ["paper", "quick", "smoke"])
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+def test_every_item_has_its_notebook_its_place_and_all_parameters(scale, backend, make, module):
+    for name, item in make(scale, backend).items.items():
+        notebook = ROOT / f"notebooks/{item.kind}.ipynb"
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        (tagged,) = [c for c in cells if "parameters" in c["metadata"].get("tags", [])]
+        known = {line.split(" = ")[0] for line in tagged["source"] if " = " in line}
+        assert {*item.parameters} <= known, name
+        caption, _ = module.PARTS[item.part]
+        assert (ROOT / f"workflow/report/{caption}.rst").exists()
+        assert item.title and (item.notebook is None or item.notebook in make().items)
+
+
+def test_the_paper_is_complete(make):
+    """Table 1 and Figures 1 to 5, and all that is mentioned, under their own names."""
+    catalogue = make()
+    names = set(catalogue.made_by_default())
+    assert names >= {
+        *("table1_timing", "fig1_bars_and_stripes", "fig2_mnist", "fig3_caltech", "fig4_kannada"),
+        *("fig5_mnist_samples", "figS_bars_and_stripes_8h", "figS_bars_and_stripes_16h"),
+        *("figS_caltech_samples", "figS_kannada_samples", "claims", "validation"),
+    }
+    assert catalogue.items["fig2_mnist"].title == "Figure 2: MNIST, 500 hidden units"
+    assert catalogue.items["fig2_mnist"].parameters["published_figure"] == 2
+    shown = [name for _, _, _, titles in catalogue.site()["parts"] for name in titles]
+    assert sorted(shown) == sorted(names) and len(shown) == len(set(shown))
+
+
+def test_runs_come_from_the_archive_or_from_here(make):
+    """Small models are always trained here, unless it is asked for."""
+    large, small = (
+        ("mnist", "cd", 500, "as_published"),
+        ("bars_and_stripes", "cd", 4, "as_published"),
+    )
+    archived = "workflow/archive/runs/mnist/as_published/cd-500h"
+    assert make().run(*large) == archived
+    assert make().run(*small) == "results/quick/runs/bars_and_stripes/as_published/cd-4h"
+    tuning = "bars_and_stripes", "cd", 4, "tuning"
+    assert make().sweep(*tuning) == "workflow/archive/sweeps/bars_and_stripes/tuning/cd-4h"
+    assert make(runs="train").sweep(*tuning).startswith("results/quick/sweeps/")
+    assert make(runs="train").run(*large) == archived.replace("workflow/archive", "results/quick")
+    assert make(backend="cupy").run(*large).startswith("results/quick/")
+    other = make()
+    other.groups["as_published"]["mnist"]["cd"]["learning_rate"] *= 2  # of this it has none
+    assert other.run(*large).startswith("results/quick/")
+
+
+def test_trials_of_a_run_are_shared_out(make):
+    which = "mnist", "as_published", "cd", 500
+    assert make("paper").parts(which) == []
+    place = "results/paper/parts/mnist/as_published/cd-500h/"
+    ends = ["0-3", "4-7", "8-9"]
+    assert make("paper", trials_per_job=4).parts(which) == [place + end for end in ends]
+
+
+def test_parameters_of_a_part_name_its_trials(make):
+    class Wildcards(dict):
+        __getattr__ = dict.get
+
+    catalogue = make("paper", trials_per_job=4)
+    which = Wildcards(experiment="mnist", group="as_published", algorithm="cd", n_hidden="500")
+    whole = catalogue.train_parameters(which)
+    part = catalogue.train_parameters(Wildcards(which, first="4", last="7"))
+    assert whole["output"] == "results/paper/runs/mnist/as_published/cd-500h"
+    assert len(whole["parts"]) == 3 and part["output"] == whole["parts"][1]
+    assert part["only_trials"] == [4, 7] and "only_trials" not in whole
+    assert {
+        k: v for k, v in part.items() if k not in ("output", "only_trials")
+    }.items() <= whole.items()
+
+
+def test_claims_are_judged_by_all_that_is_made(make):
+    catalogue = make()
+    item = catalogue.items["claims"]
+    for name in catalogue.made_by_default():
+        if catalogue.items[name].kind in ("tune", "sensitivity") and "published" not in name:
+            sweeps = catalogue.items[name].parameters["sweeps"]
+            folders = sweeps.values() if isinstance(sweeps, dict) else sweeps
+            assert {*folders} <= {*item.parameters["sweeps"]}
+    assert {*catalogue.items["fig3_caltech"].parameters["runs"]} <= {*item.parameters["runs"]}
+    assert all(f"{folder}/curve.csv" in item.sources for folder in item.parameters["runs"])
+
+
+def test_what_cannot_be_had_is_one_line(make):
+    which = SimpleNamespace(experiment="mnist", group="nothing", algorithm="cd", n_hidden="500")
+    with pytest.raises(Exception, match="hyperparameters.yaml has no cd for mnist") as error:
+        make().run_settings(*vars(which).values())
+    assert "\n" not in str(error.value)

@@ -1,0 +1,565 @@
+"""What the workflow makes: every run, sweep, figure and table, with what it is made of.
+
+Names, dependencies and the parameters of notebooks only; what is computed stands in notebooks/ and
+src/sdcpd/.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from snakemake.exceptions import WorkflowError
+
+from sdcpd import archive, data, experiments, runs
+
+ARCHIVE = "workflow/archive"
+RUN = "runs/{experiment}/{group}/{algorithm}-{n_hidden}h"
+PART = "parts/{experiment}/{group}/{algorithm}-{n_hidden}h/{first}-{last}"
+SWEEP = "sweeps/{experiment}/{kind}/{algorithm}-{n_hidden}h"
+LARGE = ("mnist", "caltech", "kannada")
+NUMBERED = {"bars_and_stripes": 1, "mnist": 2, "caltech": 3, "kannada": 4}  # Figures of the paper
+TUNED = (*experiments.TUNED, "step_matched")  # groups that the target adopt writes
+VALIDATION = "bars_and_stripes_2017"  # the experiment whose published learning rates are known
+REPLAYED = f"{ARCHIVE}/runs/mnist/as_published/sdcp_d-500h"
+TIMING = "results/timing/table1_timing.json"
+
+# The parts of the site in the paper's order: heading -> caption (of workflow/report), what is shown
+PARTS = {
+    "Table 1": ("timing", "csv"),
+    "Figures 1 to 4": ("curves", "svg"),
+    "Figure 5": ("samples", "svg"),
+    "Mentioned by the paper: other numbers of hidden units": ("curves", "svg"),
+    "Mentioned by the paper: samples of the other datasets": ("samples", "svg"),
+    "Curves when all algorithms are equally tuned": ("curves", "svg"),
+    "Equal tuning": ("tune", "svg"),
+    "Settings closest to the published curves": ("tune", "svg"),
+    "Sensitivity to ε and λ_H": ("sensitivity", "svg"),
+    "Generated images in numbers": ("quality", "csv"),
+    "Overfitting": ("overfitting", "svg"),
+    "Other choices about the data": ("ablation", "svg"),
+    "Modes that plain AIS does not see": ("hidden_modes", "svg"),
+    "An archived run trained again": ("replay", "csv"),
+    "Validation": ("validation", "csv"),
+    "Validation against published curves": ("validation_2017", "svg"),
+    "Claims": ("claims", "csv"),
+}
+
+
+class Item(NamedTuple):
+    """A figure or table."""
+
+    kind: str  # its notebook
+    part: str  # of the site, a key of PARTS
+    title: str
+    sources: list  # files that it is made of, notebook and code apart
+    parameters: dict  # of its notebook
+    by_default: bool = True  # whether it is made without being asked for
+    notebook: str | None = None  # the item whose notebook makes it too, where it has none
+
+
+class Catalogue:
+    """All items by name, and the runs and sweeps that they are made of.
+
+    Parameters
+    ----------
+    config : dict
+        The workflow's configuration.
+    backend : str
+        Name of the engine.
+    scale : str
+    """
+
+    def __init__(self, config, backend, scale):
+        self.config, self.backend, self.results = config, backend, f"results/{scale}"
+        self.experiments, self.group = config["experiments"], config["hyperparameters"]
+        self.on_gpu = backend.startswith("cupy")
+        self.uses_archive = config["runs"] == "archive" or (
+            config["runs"] == "auto" and not self.on_gpu
+        )
+        self.paper, self.groups = experiments.read("paper"), experiments.read_hyperparameters()
+        # what is computed here, as it is quick, and not only taken from the archive
+        self.computes = self.on_gpu or scale == "smoke"
+        timing = f"{ARCHIVE}/timing/table1.json"
+        self.archived_timing = timing if self.uses_archive and Path(timing).exists() else None
+        self.items = self._curves() | self._samples() | self._grids() | self._sensitivity()
+        self.items |= self._hidden_modes() | self._quality() | self._overfitting()
+        self.items |= self._ablations() | self._single()
+
+    def of(self, kind):
+        """The names of a kind of figure or table."""
+        return [n for n, item in self.items.items() if item.kind == kind and not item.notebook]
+
+    def made_by_default(self):
+        """The names of all that is made without being asked for."""
+        return [name for name, item in self.items.items() if item.by_default]
+
+    def model(self, experiment, n_hidden):
+        return f"{self.title(experiment)}, {n_hidden} hidden units"
+
+    def title(self, experiment):
+        return data.title_of(self.experiments[experiment]["dataset"])
+
+    def first_size(self, experiment):
+        """The hidden units of the paper's numbered figures."""
+        return self.experiments[experiment]["n_hidden"][0]
+
+    def sizes(self, *names):
+        return [(name, n) for name in names for n in self.experiments[name]["n_hidden"]]
+
+    # ------------------------------------------------------------------------ runs and sweeps
+
+    def run_settings(self, experiment, group, algorithm, n_hidden):
+        return self._settings(experiments.run_settings, experiment, group, algorithm, n_hidden)
+
+    def sweep_settings(self, experiment, kind, algorithm, n_hidden):
+        return self._settings(experiments.sweep_settings, experiment, kind, algorithm, n_hidden)
+
+    def _settings(self, maker, *which):
+        try:
+            return maker(self.config, self.groups, *which)
+        except experiments.ConfigError as error:
+            raise WorkflowError(str(error)) from error
+
+    def run(self, experiment, algorithm, n_hidden, group):
+        """Folder of a run: in the archive, if it is to be taken from there and it has it.
+
+        Small models are trained wherever the workflow runs, unless runs=archive.
+        """
+        which = {"experiment": experiment, "group": group, "algorithm": algorithm}
+        place = RUN.format(**which, n_hidden=n_hidden)
+        large = self.experiments[experiment]["ais"] is not None
+        if self.uses_archive and (large or self.config["runs"] == "archive"):
+            settings = self.run_settings(experiment, group, algorithm, n_hidden)
+            return self._archived_or_here(place, settings)
+        return f"{self.results}/{place}"
+
+    def sweep(self, experiment, algorithm, n_hidden, kind):
+        """Folder of a sweep: in the archive, if it is to be taken from there and it has it."""
+        which = {"experiment": experiment, "kind": kind, "algorithm": algorithm}
+        place = SWEEP.format(**which, n_hidden=n_hidden)
+        if self.uses_archive:
+            settings = self.sweep_settings(experiment, kind, algorithm, n_hidden)
+            return self._archived_or_here(place, settings)
+        return f"{self.results}/{place}"
+
+    def _archived_or_here(self, place, settings):
+        stored = archive.settings_of(f"{ARCHIVE}/{place}")
+        same = stored and stored["hyperparameters"] == settings["hyperparameters"]
+        return f"{ARCHIVE if same else self.results}/{place}"
+
+    def algorithms(self, experiment, n_hidden, group):
+        """Those of an experiment for which a group has hyperparameters."""
+        known = experiments.algorithms_of(self.groups, group, experiment, n_hidden)
+        every = self.experiments[experiment]["algorithms"]
+        return [a for a in every if a in known] if group in TUNED else every
+
+    def runs(self, experiment, n_hidden, group=None):
+        """Folders of the runs of all algorithms of an experiment."""
+        group = group or self.group
+        names = self.algorithms(experiment, n_hidden, group)
+        return [self.run(experiment, name, n_hidden, group) for name in names]
+
+    def sweeps(self, experiment, n_hidden, kind):
+        """Of all algorithms over their grids, or the one of S-DCP-D over ε and λ_H."""
+        names = self.experiments[experiment]["algorithms"]
+        names = names if kind in ("tuning", "published") else ["sdcp_d"]
+        return [self.sweep(experiment, name, n_hidden, kind) for name in names]
+
+    def tuned_groups(self, experiment, n_hidden):
+        """The groups of equally tuned hyperparameters that there are."""
+        return [g for g in experiments.TUNED if self.algorithms(experiment, n_hidden, g)]
+
+    def paper_budget(self, experiment):
+        """What the paper spent, so that a figure can say on its face where we spent less."""
+        paper = self.paper["experiments"][experiment]
+        return {name: paper[name] for name in ("trials", "epochs", "ais", "samples")}
+
+    def parts(self, which):
+        """Where the trials of a run are trained apart; nowhere, if they fit into one job."""
+        n = self.run_settings(*which)["trials"]
+        size = self.config["trials_per_job"] or n
+        bounds = [(first, min(first + size, n) - 1) for first in range(0, n, size)]
+        experiment, group, algorithm, n_hidden = which
+        place = f"{self.results}/parts/{experiment}/{group}/{algorithm}-{n_hidden}h"
+        found = [f"{place}/{first}-{last}" for first, last in bounds]
+        return found if len(found) > 1 else []
+
+    def train_parameters(self, wildcards):
+        """Those of notebooks/train.ipynb, for a run or, with first and last, some of its trials."""
+        which = (wildcards.experiment, wildcards.group, wildcards.algorithm, wildcards.n_hidden)
+        if wildcards.get("first") is None:
+            place, more = RUN.format(**wildcards), {"parts": self.parts(which)}
+        else:
+            trials = [int(wildcards.first), int(wildcards.last)]
+            place, more = PART.format(**wildcards), {"only_trials": trials}
+        output = f"{self.results}/{place}"
+        return self.run_settings(*which) | {"backend": self.backend, "output": output} | more
+
+    def sweep_parameters(self, wildcards):
+        """Those of notebooks/sweep.ipynb."""
+        which = wildcards.experiment, wildcards.kind, wildcards.algorithm, wildcards.n_hidden
+        place = f"{self.results}/{SWEEP.format(**wildcards)}"
+        return self.sweep_settings(*which) | {"backend": self.backend, "output": place}
+
+    # ---------------------------------------------------------------------- figures and tables
+
+    def _curves(self):
+        """Figures 1 to 4, those of other sizes, and those of the equally tuned groups."""
+        which = {
+            f"fig{number}_{name}": (name, self.first_size(name), self.group, number)
+            for name, number in NUMBERED.items()
+        }
+        which |= {
+            f"figS_{name}_{n}h": (name, n, self.group, None)
+            for name, n in self.sizes("bars_and_stripes")
+            if n != self.first_size(name)
+        }
+        which |= {
+            f"figS_{name}_{n}h_{group}": (name, n, group, None)
+            for name, n in self.sizes(*NUMBERED)
+            for group in self.tuned_groups(name, n)
+        }
+        found = {}
+        for name, (experiment, n, group, number) in which.items():
+            title = self.model(experiment, n)
+            part = "Mentioned by the paper: other numbers of hidden units"
+            if number:
+                part, title = "Figures 1 to 4", f"Figure {number}: {title}"
+            elif name.endswith(group):
+                part = "Curves when all algorithms are equally tuned"
+                title += {"tuned_speed": ", tuned for speed"}.get(group, ", tuned for the end")
+            matched = self.runs(experiment, n, "step_matched") if group == "tuned_speed" else []
+            parameters = {
+                "runs": self.runs(experiment, n, group),
+                "step_matched": matched,
+                "group": group,
+                "published_figure": number,
+                "paper_budget": self.paper_budget(experiment),
+                "output": f"figures/{name}",
+            }
+            if parameters["runs"]:
+                sources = of_runs(parameters["runs"] + matched)
+                found[name] = Item("curves", part, title, sources, parameters)
+        return found
+
+    def _samples(self):
+        """Figure 5, and the same of the other datasets."""
+        found = {}
+        for experiment in ("mnist", "caltech", "kannada", "bars_and_stripes"):
+            n = self.first_size(experiment)
+            name, title = f"figS_{experiment}_samples", self.model(experiment, n)
+            part = "Mentioned by the paper: samples of the other datasets"
+            if experiment == "mnist":
+                name, part, title = "fig5_mnist_samples", "Figure 5", f"Figure 5: {title}"
+            parameters = {
+                "runs": self.runs(experiment, n),
+                "paper_budget": self.paper_budget(experiment),
+                "seed": self.config["seed"],
+                "backend": self.backend,
+                "output": f"figures/{name}",
+            } | self.experiments[experiment]["samples"]
+            if parameters["runs"]:
+                sources = of_runs(parameters["runs"])
+                found[name] = Item("samples", part, title, sources, parameters)
+        return found
+
+    def _grids(self):
+        """Equal tuning, and the settings closest to the published curves."""
+        found = {}
+        for kind in ("tuning", "published"):
+            part = {"tuning": "Equal tuning"}.get(kind, "Settings closest to the published curves")
+            for experiment, n in self.sizes(*self.config[kind]["experiments"]):
+                name, sweeps = f"figS_{kind}_{experiment}_{n}h", self.sweeps(experiment, n, kind)
+                # the images of a tuning are not those of the published curves, but for these
+                comparable = kind == "published" or experiment == "bars_and_stripes"
+                number = NUMBERED.get(experiment) if n == self.first_size(experiment) else None
+                parameters = {
+                    "sweeps": sweeps,
+                    "in_use": self._in_use(f"{experiment}_{n}h") if kind == "tuning" else {},
+                    "published_figure": number if comparable else None,
+                    "study_epochs": self._study_epochs(kind, experiment),
+                    "output": f"figures/{name}",
+                }
+                default = self._sweeps_by_default(experiment, sweeps)
+                what = self.model(experiment, n), of_sweeps(sweeps), parameters, default
+                found[name] = Item("tune", part, *what)
+        return found
+
+    def _in_use(self, model):
+        """The tuned hyperparameters; sorted, as the order of the keys must rerun nothing."""
+        known = {group: self.groups.get(group, {}).get(model, {}) for group in TUNED}
+        return {
+            group: {a: dict(sorted(of[a].items())) for a in sorted(of)}
+            for group, of in known.items()
+        }
+
+    def _study_epochs(self, kind, experiment):
+        """Epochs that the study gives to the sweeps of an experiment."""
+        of_all = self.paper["experiments"][experiment]["epochs"]
+        return self.paper[kind]["experiments"][experiment].get("epochs", of_all)
+
+    def _sweeps_by_default(self, experiment, folders):
+        small = experiment == "bars_and_stripes"
+        return small or self.on_gpu or all(folder.startswith(ARCHIVE) for folder in folders)
+
+    def _sensitivity(self):
+        """S-DCP-D over ε and λ_H, at its learning rates as published and tuned."""
+        found = {}
+        for experiment in self.config["sensitivity"]["experiments"]:
+            name, n = f"figS_sensitivity_{experiment}", self.first_size(experiment)
+            groups = ["as_published", *self.tuned_groups(experiment, n)[:1]]
+            sweeps = {
+                group: self.sweep(experiment, "sdcp_d", n, f"sensitivity_{group}")
+                for group in groups
+            }
+            parameters = {"sweeps": sweeps, "output": f"figures/{name}"}
+            default = self._sweeps_by_default(experiment, sweeps.values())
+            what = self.model(experiment, n), of_sweeps(sweeps.values()), parameters, default
+            found[name] = Item("sensitivity", "Sensitivity to ε and λ_H", *what)
+        return found
+
+    def _hidden_modes(self):
+        """What plain AIS does not see of the final models."""
+        found = {}
+        for experiment in LARGE:
+            name, n = f"figS_hidden_modes_{experiment}", self.first_size(experiment)
+            folder, inputs = self._measured("modes", experiment, n, self.group)
+            parameters = self.config["hidden_modes"] | {
+                "runs": self.runs(experiment, n),
+                "folder": folder,
+                "mirror": self.config["data_mirror"] or None,
+                "backend": self.backend,
+                "output": f"figures/{name}",
+            }
+            if parameters["runs"]:
+                sources = of_runs(parameters["runs"]) + inputs
+                default = self.computes or folder.startswith(ARCHIVE)
+                what = self.model(experiment, n), sources, parameters, default
+                found[name] = Item("hidden_modes", "Modes that plain AIS does not see", *what)
+        return found
+
+    def _quality(self):
+        """Images that final models generate, in numbers."""
+        which = [
+            (experiment, n, group)
+            for experiment, n in self.sizes(*LARGE)
+            for group in dict.fromkeys((self.group, *self.tuned_groups(experiment, n)))
+            if group != "tuned_speed"
+        ]
+        found = {}
+        for experiment, n, group in which:
+            suffix = "" if group == self.group else f"_{group}"
+            name, title = f"sample_quality_{experiment}{suffix}", self.model(experiment, n)
+            folder, inputs = self._measured("quality", experiment, n, group)
+            parameters = self.config["quality"] | {
+                "runs": self.runs(experiment, n, group),
+                "folder": folder,
+                "seed": self.config["seed"],
+                "paper_budget": self.paper_budget(experiment),
+                "backend": self.backend,
+                "output": f"figures/{name}",
+            }
+            if parameters["runs"]:
+                title += {"_tuned_final": ", tuned for the end"}.get(suffix, "")
+                what = title, of_runs(parameters["runs"]) + inputs, parameters
+                found[name] = Item("quality", "Generated images in numbers", *what)
+        return found
+
+    def _measured(self, kind, experiment, n_hidden, group):
+        """The folder of measurements of final models, in the archive or here, and what that takes:
+        its files, or the data to measure."""
+        place = f"{kind}/{experiment}-{group}-{n_hidden}h"
+        stored = Path(ARCHIVE, place)
+        # of other models than those that the archive holds they would say nothing
+        same = all(run.startswith(ARCHIVE) for run in self.runs(experiment, n_hidden, group))
+        if same and self.config["measurements"] == "archived" and stored.exists():
+            return str(stored), sorted(map(str, stored.iterdir()))
+        dataset = self.experiments[experiment]["dataset"]
+        labelled = data.labelled_files_of(dataset) if kind == "quality" else []
+        files = dict.fromkeys([*data.files_of(dataset), *labelled])
+        return f"{self.results}/{place}", [f"data/{file}" for file in files]
+
+    def _overfitting(self):
+        """Of the dataset with validation images."""
+        n = self.first_size("caltech")
+        parameters = {
+            "runs": self.runs("caltech", n),
+            "paper_budget": self.paper_budget("caltech"),
+            "output": "figures/figS_overfitting_caltech",
+        }
+        if not parameters["runs"]:
+            return {}
+        what = self.model("caltech", n), of_runs(parameters["runs"]), parameters
+        return {"figS_overfitting_caltech": Item("overfitting", "Overfitting", *what)}
+
+    def _ablations(self):
+        """The other choices about the data, beside each other."""
+        found = {}
+        for experiment, others in self.config["ablations"].items():
+            if others and self.algorithms(experiment, self.first_size(experiment), self.group):
+                name = f"figS_ablation_{experiment}"
+                variants = [self.runs(e, self.first_size(e)) for e in (experiment, *others)]
+                folders = sum(variants, [])
+                parameters = {
+                    "variants": variants,
+                    "paper_budget": self.paper_budget(experiment),
+                    "output": f"figures/{name}",
+                }
+                default = self.computes or all(f.startswith(ARCHIVE) for f in folders)
+                what = self.title(experiment), of_runs(folders), parameters, default
+                found[name] = Item("ablation", "Other choices about the data", *what)
+        return found
+
+    # -------------------------------------------------------------- what there is one of
+
+    def _single(self):
+        """Table 1, the validation, an archived run trained again."""
+        rates = [group for group, values in self.groups.items() if VALIDATION in values]
+        n = self.first_size(VALIDATION)
+        validated = [folder for group in rates for folder in self.runs(VALIDATION, n, group)]
+        validation = self.config["validation"] | {
+            "runs": validated,
+            "paper_budget": self.paper_budget(VALIDATION),
+            "seed": self.config["seed"],
+            "output": "figures/validation",
+            "figure_output": "figures/figS_validation_2017",
+        }
+        timing = self.config["timing"] | {
+            "backend": self.backend,
+            "archived": self.archived_timing,
+            "seconds_output": TIMING,
+            "output": "figures/table1_timing",
+        }
+        replay = {
+            "archived": REPLAYED,
+            "mirror": self.config["data_mirror"] or None,
+            "backend": self.backend,
+            "output": "figures/replay_mnist",
+        }
+        found = {
+            "table1_timing": Item(
+                "timing",
+                "Table 1",
+                "Time of training",
+                [self.archived_timing] if self.archived_timing else [],
+                timing,
+            ),
+            "replay_mnist": Item(
+                "replay",
+                "An archived run trained again",
+                "MNIST",
+                of_runs([REPLAYED]),  # without the data the table says that nothing was compared
+                replay,
+                self.uses_archive,
+            ),
+            "validation": Item(
+                "validation",
+                "Validation",
+                "Checks of the mathematics",
+                of_runs(validated),
+                validation,
+            ),
+            "figS_validation_2017": Item(
+                "validation",
+                "Validation against published curves",
+                self.model(VALIDATION, n),
+                [],
+                {},
+                notebook="validation",
+            ),
+        }
+        return found | {"claims": self._claims()}
+
+    def _claims(self):
+        """The verdicts, and all that they are judged by."""
+        runs_ = [
+            folder
+            for experiment, n in self.sizes(*NUMBERED)
+            for group in ("as_published", *TUNED)
+            for folder in self.runs(experiment, n, group)
+        ]
+        sweeps = [f for which in self.tunings().values() for f in self.sweeps(*which)]
+        sweeps += [
+            folder
+            for name in self._made("sensitivity")
+            for folder in self.items[name].parameters["sweeps"].values()
+        ]
+        quality, modes = self._made("quality"), self._made("hidden_modes")
+        budgets = [[n, "run", values["epochs"]] for n, values in self.paper["experiments"].items()]
+        budgets += [[name, "quality", self.paper["quality"]["n_images"]] for name in LARGE]
+        parameters = {
+            "claims": "workflow/reference/claims.yaml",
+            "runs": runs_,
+            "sweeps": sweeps,
+            "quality": [self.items[name].parameters["folder"] for name in quality],
+            "modes": [self.items[name].parameters["folder"] for name in modes],
+            "budgets": budgets,
+            "timing": self.archived_timing or TIMING,
+            "validation": "figures/validation.csv",
+            "seed": self.config["seed"],
+            "output": "figures/claims",
+        }
+        sources = of_runs(runs_) + of_sweeps(sweeps)
+        sources += [f"figures/{name}.csv" for name in (*quality, *modes, "validation")]
+        sources += [parameters["timing"]]
+        return Item("claims", "Claims", "The paper's claims", sources, parameters)
+
+    def _made(self, kind):
+        return [name for name in self.of(kind) if self.items[name].by_default]
+
+    def tunings(self):
+        """Name in hyperparameters.yaml -> experiment, hidden units, ``tuning``, of those made."""
+        sizes = self.sizes(*self.config["tuning"]["experiments"])
+        named = {f"{name}_{n}h": (name, n, "tuning") for name, n in sizes}
+        made = self._made("tune")
+        return {name: which for name, which in named.items() if f"figS_tuning_{name}" in made}
+
+    # --------------------------------------------------------------------------------- site
+
+    def site(self):
+        """Parameters of the site: parts, notebooks, and the runs behind them."""
+        shown = {name: item for name, item in self.items.items() if item.by_default}
+        parts = [
+            (part, *how, {name: item.title for name, item in shown.items() if item.part == part})
+            for part, how in PARTS.items()
+        ]
+        behind = [
+            *dict.fromkeys(
+                folder
+                for item in [self.items["claims"], *shown.values()]
+                for folder in folders_in(item.parameters)
+            )
+        ]
+        return {
+            "parts": parts,
+            "notebooks": {name: item.notebook or name for name, item in shown.items()},
+            "runs": {folder: self._trained_by(folder) for folder in behind},
+            "results": self.results,
+        }
+
+    def _trained_by(self, folder):
+        """The notebook of a run or sweep; None: archived."""
+        if folder.startswith(ARCHIVE):
+            return None
+        kind, *which = Path(folder).relative_to(self.results).parts
+        return "-".join([{"runs": "train", "sweeps": "sweep"}[kind], *which])
+
+
+def of_runs(folders):
+    """The files of runs."""
+    return [f"{folder}/{part}" for folder in folders for part in runs.FILES]
+
+
+def of_sweeps(folders):
+    """The files of sweeps."""
+    return [f"{folder}/{part}" for folder in folders for part in runs.SWEEP_FILES]
+
+
+def folders_in(parameters):
+    """The runs and sweeps among the parameters of a notebook."""
+    found = [
+        *parameters.get("runs", []),
+        *parameters.get("step_matched", []),
+        *sum(parameters.get("variants", []), []),
+    ]
+    sweeps = parameters.get("sweeps", [])
+    return [*found, *(sweeps.values() if isinstance(sweeps, dict) else sweeps)]
