@@ -23,9 +23,9 @@ PICTURES = (
 CLAIMS = "claims.csv", "claims_measured.csv"
 
 
-VERDICTS = """Where several algorithms, levels or images are meant, the value that speaks most against
-the claim, with its 95 % interval over trials. “n nat below”: the epochs to so far below the best of
-the other's mean curve; “never”: S-DCP-D does not get there. Every number behind a verdict:
+VERDICTS = """Where several algorithms, levels or images are meant, the value that speaks most
+against the claim, with its 95 % interval over trials. “n nat below”: the epochs to so far below the
+best of the other's mean curve; “never”: S-DCP-D does not get there. Every number behind a verdict:
 [`claims_measured.csv`](claims_measured.csv)."""
 
 
@@ -91,17 +91,19 @@ def claims():
     """The verdicts of the run that was kept, a row for each claim."""
     with (KEPT / "claims.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    lines, claims = ["| no. | claim | verdict |", "|---|---|---|"], {}
+    lines, numbered = ["| no. | claim | verdict |", "|---|---|---|"], {}
     for row in rows:
         number, _, aspect = row["no."].partition(", ")
-        text, found = claims.setdefault(number, (row["claim"], {}))
+        text, found = numbered.setdefault(number, (row["claim"], {}))
         where = found.setdefault(row["verdict"].partition(",")[0], {})
         where.setdefault(row["dataset"], []).append(aspect)
-    for number, (text, found) in claims.items():
+    for number, (text, found) in numbered.items():
         said = []
         for verdict in sorted(found, key=lambda name: (name == "not run", name[:3] == "not", name)):
             places = [
-                f"{dataset} ({', '.join(filter(None, aspects))})" if any(aspects) else dataset
+                f"{dataset} ({'; '.join(a or 'itself' for a in aspects)})"
+                if any(aspects)
+                else dataset
                 for dataset, aspects in found[verdict].items()
             ]
             said.append(f"**{verdict}**: {', '.join(places)}")

@@ -569,7 +569,7 @@ def test_read_only_output(own, monkeypatch, capsys):
 def test_no_connection(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(cli, "DATA", tmp_path / "data")
     monkeypatch.delenv("SDCPD_DATA_MIRROR", raising=False)
-    monkeypatch.setattr(data.download, "_get", lambda *_: "example.org: no connection")
+    monkeypatch.setattr("sdcpd.data.download._get", lambda *_: "example.org: no connection")
     line = refused(capsys, "--epsilon is an option of sdcp_d only")  # nothing is fetched for it
     line(cli.main(["train", "mnist", "--algorithm", "cd", "--epsilon", "1"]))
     found = cli.main(["train", "mnist"])

@@ -53,6 +53,7 @@ def fetch(file, folder=ROOT / "data", mirror=None):
         )
 
     hashes = {name: f"sha256:{each['sha256']}" for name, each in files.items()}
+    pooch.get_logger().setLevel("WARNING")  # it would name no place that means anything
     try:
         store = pooch.create(path=folder, base_url="", registry=hashes, urls={file: "any"})
         return Path(store.fetch(file, downloader=from_anywhere))
