@@ -4,8 +4,15 @@ Each works on the rows ``first`` … ``last`` − 1 of all replicas, counted thr
 interpreter free, so that several threads can share the rows: ``share_out``.
 
 Units are 0 or 1, and from one Gibbs step to the next most stay as they were. So the activations
-x = bias + W · state are not computed anew: for each unit that changed, its row of W is added or
-subtracted. On a trained model that is several times less work than the matrix product.
+x = bias + W · state are not computed anew: the rows of W of the units that were turned on are
+added, and those of the units turned off subtracted. Arrays that the sums need, of M units of the
+other layer and N of this one:
+
+    W      (R, blocks, M + 1, LANES)  packed: LANES columns after the other, so that all rows of
+                                      the batch find a block in the cache; row M: sum of the others
+    x      (R, B, LANES · blocks)     Σ of W over the units that are on
+    state  (R, B, words) uint64       unit u is bit u % 64 of word u // 64
+    lists  (R, B, 2, M), n (R, B, 2)  the units turned on since x was told, those turned off; counts
 """
 
 from itertools import pairwise
@@ -13,10 +20,12 @@ from pathlib import Path
 
 import numpy as np
 from llvmlite import ir
-from numba import float32, int32, njit, types, uint32, uint64, uintp
+from numba import float32, int32, int64, njit, types, uint32, uint64, uintp
+from numba.core import cgutils
 from numba.extending import intrinsic
 
-AT_ONCE = 8  # rows of W added in one pass over x
+LANES = 32  # columns in a block of W: their sums stay in vector registers
+WORD = 64  # units in a word of a state
 _WORTH_SHARING = 200_000  # numbers; below, a second thread costs more than it saves
 
 
@@ -82,27 +91,87 @@ def _exp(x):
     return y * _float_of_bits((int32(k) + int32(127)) << int32(23))
 
 
+@intrinsic
+def _bits(typing_context, flags):
+    """The 64 bits of which are on that ``flags`` (64,) is not 0."""
+
+    def codegen(context, builder, signature, arguments):
+        words = ir.VectorType(ir.IntType(32), WORD)
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        flags = builder.load(builder.bitcast(data, words.as_pointer()), align=4)
+        return builder.bitcast(builder.icmp_unsigned("!=", flags, words([0] * WORD)), ir.IntType(64))
+
+    return types.uint64(flags), codegen
+
+
+@intrinsic
+def _lowest(typing_context, bits):
+    """The number of the lowest bit that is on."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.cttz(arguments[0], ir.IntType(1)(1))
+
+    return types.uint64(types.uint64), codegen
+
+
+@intrinsic
+def _add_rows(typing_context, x, W, on, n_on, off, n_off):
+    """x (LANES,) += Σ W[u], u in on[:n_on], − Σ W[u], u in off[:n_off]; W (M, LANES).
+
+    Written for LLVM, which keeps sums in registers that a loop of Numba's would store: two, so
+    that one addition need not wait for the other. It splits the vectors as the processor needs.
+    """
+    signature = types.void(x, W, on, types.int64, off, types.int64)
+
+    def codegen(context, builder, signature, arguments):
+        def data(k):
+            return context.make_array(signature.args[k])(context, builder, arguments[k]).data
+
+        index, vector = ir.IntType(64), ir.VectorType(ir.FloatType(), LANES)
+        x, W = (builder.bitcast(data(k), vector.as_pointer()) for k in (0, 1))
+        sums = [cgutils.alloca_once(builder, vector) for _ in range(2)]
+        builder.store(builder.load(x, align=4), sums[0])
+        builder.store(vector([0.0] * LANES), sums[1])
+
+        def add(operation, units, i, number):
+            row = builder.gep(W, [builder.zext(builder.load(builder.gep(units, [i])), index)])
+            new = operation(builder.load(sums[number]), builder.load(row, align=4))
+            builder.store(new, sums[number])
+
+        for k, operation in ((2, builder.fadd), (4, builder.fsub)):
+            units, n = data(k), arguments[k + 1]
+            with cgutils.for_range(builder, builder.lshr(n, index(1))) as pair:
+                i = builder.shl(pair.index, index(1))
+                add(operation, units, i, 0)
+                add(operation, units, builder.add(i, index(1)), 1)
+            with builder.if_then(builder.trunc(n, ir.IntType(1))):
+                add(operation, units, builder.sub(n, index(1)), 0)
+        builder.store(builder.fadd(*map(builder.load, sums)), x, align=4)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
 @_kernel()
-def _philox(key, row, draw, words):
-    """A row of ``backend.philox``; ``words`` has whole blocks of four."""
-    low = uint64(0xFFFFFFFF)
-    for j in range(words.shape[0] // 4):
-        c0, c1, c2, c3 = uint64(j), uint64(row), draw & low, draw >> uint64(32)
-        key0, key1 = key & low, key >> uint64(32)
-        for _ in range(10):
-            product0, product2 = uint64(0xD2511F53) * c0, uint64(0xCD9E8D57) * c2
-            c0, c1 = (product2 >> uint64(32)) ^ c1 ^ key0, product2 & low
-            c2, c3 = (product0 >> uint64(32)) ^ c3 ^ key1, product0 & low
-            key0, key1 = (key0 + uint64(0x9E3779B9)) & low, (key1 + uint64(0xBB67AE85)) & low
-        words[4 * j], words[4 * j + 1] = uint32(c0), uint32(c1)
-        words[4 * j + 2], words[4 * j + 3] = uint32(c2), uint32(c3)
+def pack(first, last, W, transposed, out):
+    """Pack W (R, M, N), or (R, N, M) if ``transposed``; ``out`` is 0 where W has no column."""
+    n_blocks, n_rows = out.shape[1], uintp(out.shape[2] - 1)
+    width = W.shape[1] if transposed else W.shape[2]
+    for q in range(first, last):
+        r, k = q // n_blocks, q % n_blocks
+        block, start = out[r, k], uintp(LANES * k)
+        total = block[n_rows]
+        for u in range(n_rows):
+            for j in range(uintp(min(LANES, width - LANES * k))):
+                w = W[r, start + j, u] if transposed else W[r, u, start + j]
+                block[u, j] = w
+                total[j] += w
 
 
 @_kernel()
 def transpose(first, last, W, out):
-    """out (R, m, n) = W (R, n, m) with its layers exchanged, in bands of a few rows of ``out``."""
-    _, n, m = W.shape
-    tile = 16
+    """out (R, m, n) = W (R, n, …) with its layers exchanged, in bands of a few rows of ``out``."""
+    (_, m, n), tile = out.shape, 16
     for start in range(first, last, tile):
         for column in range(0, n, tile):
             for row in range(start, min(start + tile, last)):
@@ -113,107 +182,113 @@ def transpose(first, last, W, out):
 
 
 @_kernel()
-def list_on(first, last, state, changed, n_changed):
-    """Count every unit that is on as changed."""
-    n_rows, width = state.shape[1:]
-    for q in range(first, last):
-        on, units = state[q // n_rows, q % n_rows], changed[q // n_rows, q % n_rows]
-        n = 0
-        for k in range(width):
-            units[n] = k
-            n += on[k] != float32(0)
-        n_changed[q // n_rows, q % n_rows] = n
+def receive(first, last, x, W, state, lists, n, anew):
+    """Bring x up to date with the other layer's ``state``: by what has changed, or ``anew``."""
+    n_rows, width = x.shape[1], W.shape[2] - 1
+    for r in range(first // n_rows, (last - 1) // n_rows + 1):
+        start, end = max(first - r * n_rows, 0), min(last - r * n_rows, n_rows)
+        for i in range(start, end):
+            if anew or n[r, i, 0] + n[r, i, 1] > width // 2:
+                x[r, i] = 0
+                _list_all(state[r, i], width, lists[r, i], n[r, i])
+        for k in range(W.shape[1]):
+            for i in range(start, end):
+                sums, (on, off) = x[r, i, LANES * k : LANES * k + LANES], lists[r, i]
+                _add_rows(sums, W[r, k], on, n[r, i, 0], off, n[r, i, 1])
+        n[r, start:end] = 0
 
 
 @_kernel()
-def add_changes(first, last, x, W, state, changed, n_changed):
-    """x (R, B, N) += Σ over the changed units k of a row: ±W[k] (W: (R, M, N)), + if now on.
-
-    ``changed`` (R, B, M + AT_ONCE) lists them, ``n_changed`` (R, B) says how many.
-    """
-    n_rows = x.shape[1]
-    for q in range(first, last):
-        r, i = q // n_rows, q % n_rows
-        _add_rows(x[r, i], W[r], state[r, i], changed[r, i], n_changed[r, i])
-
-
-@_kernel(fastmath={"contract"})
-def _add_rows(x, W, state, units, n):
-    units[n : n + AT_ONCE] = 0  # fills the last pass, in which they count as 0 · W[0]
-    for i in range(0, n, AT_ONCE):
-        w0, w1, w2, w3 = W[units[i]], W[units[i + 1]], W[units[i + 2]], W[units[i + 3]]
-        w4, w5, w6, w7 = W[units[i + 4]], W[units[i + 5]], W[units[i + 6]], W[units[i + 7]]
-        s0, s1 = _sign(state[units[i]]), _sign(state[units[i + 1]]) * (i + 1 < n)
-        s2, s3 = _sign(state[units[i + 2]]) * (i + 2 < n), _sign(state[units[i + 3]]) * (i + 3 < n)
-        s4, s5 = _sign(state[units[i + 4]]) * (i + 4 < n), _sign(state[units[i + 5]]) * (i + 5 < n)
-        s6, s7 = _sign(state[units[i + 6]]) * (i + 6 < n), _sign(state[units[i + 7]]) * (i + 7 < n)
-        for k in range(x.shape[0]):
-            x[k] += ((s0 * w0[k] + s1 * w1[k]) + (s2 * w2[k] + s3 * w3[k])) + (
-                (s4 * w4[k] + s5 * w5[k]) + (s6 * w6[k] + s7 * w7[k])
-            )
-
-
-@njit(inline="always")
-def _sign(state):
-    return float32(2) * state - float32(1)
+def _list_all(state, width, lists, n):
+    """As if all had been off before. Where most are on: the sum of all on, those that are not off."""
+    on, off = lists
+    n_on = n_off = uintp(0)
+    for u in range(uintp(width)):
+        is_on = (state[u // uintp(WORD)] >> (u % uintp(WORD))) & uint64(1)
+        on[n_on] = off[n_off] = u
+        n_on += is_on
+        n_off += uint64(1) - is_on
+    if n_on > n_off:
+        on[0], n_on = width, uintp(1)
+    else:
+        n_off = uintp(0)
+    n[0], n[1] = n_on, n_off
 
 
 @_kernel()
-def draw_states(first, last, x, scale, offset, keys, draw, state, changed, n_changed):
+def draw_states(first, last, x, scale, offset, keys, draw, state, lists, n):
     """Draw each unit with p(1) = σ(scale · x + offset), and list those that changed.
 
-    x, state (R, B, N); ``offset`` (R, N); ``keys`` (R,) and ``draw`` as in ``backend.philox``.
+    ``offset`` (R, N); ``keys`` (R,) and ``draw`` as in ``backend.philox``.
     """
-    n_rows, width = x.shape[1:]
-    words = np.empty((width + 3) // 4 * 4, np.uint32)
+    n_rows, width = x.shape[1], offset.shape[1]
+    words = np.zeros(WORD * state.shape[2], np.uint32)
     for q in range(first, last):
         r, i = q // n_rows, q % n_rows
-        _philox(keys[r], i, uint64(draw), words)
+        _philox(keys[r], i, uint64(draw), words[: (width + 3) // 4 * 4])
         _compare(x[r, i], scale, offset[r], words)
-        n_changed[r, i] = _replace(state[r, i], words, changed[r, i])
+        words[width:] = 0
+        _replace(state[r, i], words, lists[r, i], n[r, i])
 
 
 @_kernel()
 def half_step(
-    first, last, x, W, other_state, other_changed, other_n,
-    scale, offset, keys, draw, state, changed, n_changed,
+    first, last, x, W, other_state, other_lists, other_n, anew,
+    scale, offset, keys, draw, state, lists, n,
 ):  # fmt: skip
-    """``add_changes`` of the other layer and ``draw_states`` of this one, while x is at hand."""
-    n_rows, width = x.shape[1:]
-    words = np.empty((width + 3) // 4 * 4, np.uint32)
-    for q in range(first, last):
-        r, i = q // n_rows, q % n_rows
-        _add_rows(x[r, i], W[r], other_state[r, i], other_changed[r, i], other_n[r, i])
-        _philox(keys[r], i, uint64(draw), words)
-        _compare(x[r, i], scale, offset[r], words)
-        n_changed[r, i] = _replace(state[r, i], words, changed[r, i])
+    """``receive`` and ``draw_states``."""
+    receive(first, last, x, W, other_state, other_lists, other_n, anew)
+    draw_states(first, last, x, scale, offset, keys, draw, state, lists, n)
+
+
+@_kernel()
+def _philox(key, row, draw, words):
+    """A row of ``backend.philox``; ``words`` has whole blocks of four."""
+    low, half = uint64(0xFFFFFFFF), uint64(32)
+    for j in range(words.shape[0] // 4):
+        c0, c1, c2, c3 = uint64(j), uint64(row), draw, draw >> half
+        key0, key1 = key, key >> half
+        for _ in range(10):  # what the upper halves hold does not matter
+            product0, product2 = uint64(0xD2511F53) * (c0 & low), uint64(0xCD9E8D57) * (c2 & low)
+            c0, c1 = (product2 >> half) ^ c1 ^ key0, product2
+            c2, c3 = (product0 >> half) ^ c3 ^ key1, product0
+            key0, key1 = key0 + uint64(0x9E3779B9), key1 + uint64(0xBB67AE85)
+        words[4 * j], words[4 * j + 1] = uint32(c0), uint32(c1)
+        words[4 * j + 2], words[4 * j + 3] = uint32(c2), uint32(c3)
 
 
 @_kernel(fastmath={"contract"})
 def _compare(x, scale, offset, words):
     """Each word, as u in [0, 1), gives way to 1 if it is below σ(scale · x + offset), else to 0."""
-    for k in range(x.shape[0]):
+    for k in range(offset.shape[0]):
         u = float32(int32(words[k] >> uint32(8))) * float32(2.0**-24)
         # u < 1 / (1 + exp(−a)). As u < 1, p = 1 always gives 1; p = 0 (exp is inf) always 0.
         words[k] = u + u * _exp(-(scale * x[k] + offset[k])) < float32(1)
 
 
 @_kernel()
-def _replace(state, words, units):
-    """Put ``words`` in the place of ``state``; list the units that differ, and count them."""
-    n = 0
+def _replace(state, words, lists, n):
+    """Put ``words`` in the place of ``state``; list the units that are turned on and off."""
+    on, off = lists
+    n_on = n_off = uint64(0)
     for k in range(state.shape[0]):
-        new = float32(int32(words[k]))
-        units[n] = k
-        n += new != state[k]
+        new = _bits(words[WORD * k : WORD * k + WORD])
+        changed = new ^ state[k]
         state[k] = new
-    return n
+        while changed:
+            bit = _lowest(changed)
+            changed &= changed - uint64(1)
+            is_on = (new >> bit) & uint64(1)
+            on[n_on] = off[n_off] = uint64(WORD * k) + bit
+            n_on += is_on
+            n_off += uint64(1) - is_on
+    n[0], n[1] = n_on, n_off
 
 
 @_kernel()
 def sigmoid(first, last, x, bias, out):
-    """out = 1 / (1 + exp(−(x + bias))), (R, B, N); ``bias`` (R, N)."""
-    n_rows, width = x.shape[1:]
+    """out (R, B, N) = 1 / (1 + exp(−(x + bias))); ``bias`` (R, N)."""
+    n_rows, width = out.shape[1:]
     for q in range(first, last):
         r, i = q // n_rows, q % n_rows
         for k in range(width):
@@ -221,7 +296,7 @@ def sigmoid(first, last, x, bias, out):
 
 
 @_kernel()
-def add_log_ratio(first, last, weights, x, c, v, slope, low, high):
+def add_log_ratio(first, last, weights, x, c, state, slope, low, high):
     """weights (R, B) += log p*(v) at β = high minus that at β = low, in float64.
 
     That is (high − low) slope·v + Σ softplus(high · a) − softplus(low · a), a = x + c: see
@@ -230,16 +305,18 @@ def add_log_ratio(first, last, weights, x, c, v, slope, low, high):
     n_rows = x.shape[1]
     for q in range(first, last):
         r, i = q // n_rows, q % n_rows
-        linear, factor = _ratio(x[r, i], c[r], v[r, i], slope[r], low, high)
+        linear, factor = _ratio(x[r, i], c[r], state[r, i], slope[r], low, high)
         weights[r, i] += (high - low) * linear + np.log(factor)
 
 
 @_kernel(fastmath={"reassoc", "contract"})
-def _ratio(x, c, v, slope, low, high):
+def _ratio(x, c, state, slope, low, high):
     linear, factor = float32(0), 1.0
-    for j in range(v.shape[0]):
-        linear += slope[j] * v[j]
-    for i in range(x.shape[0]):
+    for k in range(state.shape[0]):
+        for u in range(min(WORD, slope.shape[0] - WORD * k)):
+            is_on = int32((state[k] >> uint64(u)) & uint64(1))
+            linear += slope[WORD * k + u] * float32(is_on)
+    for i in range(c.shape[0]):
         a = x[i] + c[i]
         size = abs(a)
         linear += max(a, float32(0))

@@ -14,6 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from importlib.util import find_spec
+from math import prod
 
 import numpy as np
 
@@ -251,8 +252,35 @@ class CompiledEngine(Engine):
         return CompiledChain(self, theta, v, stream, base)
 
     def hidden_probability(self, theta, v):
-        p = v @ theta.W.transpose(0, 2, 1)
-        self.run(self.kernels.sigmoid, p, p, theta.c, p)
+        x = self.sums(_Units(_bits(v), theta.W.shape[2]), self.pack(theta.W, True))
+        return self.sigmoid(x, theta.c)
+
+    def statistics(self, theta, v, p_hidden):
+        # Σ over the rows of p(h | v) in which a visible unit is on
+        rows = _Units(_bits(v.transpose(0, 2, 1)), v.shape[1])
+        x = self.sums(rows, self.pack(p_hidden / np.float32(v.shape[1])))
+        W = np.empty((len(x), p_hidden.shape[2], v.shape[2]), np.float32)
+        self.run(self.kernels.transpose, W, x, W)
+        return Parameters(W, v.mean(1), p_hidden.mean(1))
+
+    def pack(self, W, transposed=False):
+        """W (R, M, N), or (R, N, M) ``transposed``, in the form of compiled.py."""
+        n_units, width = W.shape[:0:-1] if transposed else W.shape[1:]
+        lanes = self.kernels.LANES
+        out = _aligned((len(W), -(-width // lanes), n_units + 1, lanes))
+        rows = out.reshape(*out.shape[:2], -1)
+        self.run(self.kernels.pack, rows, np.ascontiguousarray(W), transposed, out)
+        return out
+
+    def sums(self, units, W):
+        """Σ of the packed W over the ``units`` that are on, (R, B, N padded)."""
+        x = _aligned((*units.state.shape[:2], W.shape[1] * W.shape[3]))
+        self.run(self.kernels.receive, x, x, W, *units.changes, True)
+        return x
+
+    def sigmoid(self, x, bias):
+        p = np.empty((*x.shape[:2], bias.shape[1]), np.float32)
+        self.run(self.kernels.sigmoid, p, x, bias, p)
         return p
 
     def ascend(self, theta, learning_rate, gradient_g, gradient_f=None):
@@ -284,91 +312,94 @@ def _in_rows(array):
     return np.ascontiguousarray(array).reshape(len(array), -1, array.shape[-1])
 
 
+def _aligned(shape):
+    """Zeros that begin with a cache line: adding rows that do not takes twice as long."""
+    raw = np.zeros(4 * prod(shape) + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + 4 * prod(shape)].view(np.float32).reshape(shape)
+
+
+def _bits(states):
+    """States (R, B, N) as words, see compiled.py."""
+    packed = np.packbits(states != 0, axis=2, bitorder="little")
+    words = np.zeros((*packed.shape[:2], -(-packed.shape[2] // 8) * 8), np.uint8)
+    words[:, :, : packed.shape[2]] = packed
+    return words.view(np.uint64)
+
+
 class CompiledChain(Chain):
     """Chains that keep the activations of both layers, and bring them up to date by changes."""
 
     def __init__(self, engine, theta, v, stream, base=None):
-        super().__init__(theta, np.array(v, np.float32, order="C"), stream, base)  # v: a copy
-        self.engine, self.keys = engine, stream.device_keys
-        h = np.zeros((*v.shape[:2], theta.c.shape[1]), np.float32)
-        W = np.ascontiguousarray(theta.W)
-        transposed = np.empty((W.shape[0], W.shape[2], W.shape[1]), W.dtype)
-        engine.run(engine.kernels.transpose, transposed, W, transposed)
-        self.visible, self.hidden = _Layer(engine, self.v, W), _Layer(engine, h, transposed)
+        self.engine, self.theta, self.stream, self.base = engine, theta, stream, base
+        v, h = _bits(v), _bits(np.zeros((*v.shape[:2], theta.c.shape[1])))
+        self.visible, self.hidden = _Layer(engine, v, theta.W), _Layer(engine, h, theta.W, True)
         if base is not None:
             self.slope = theta.b - base
+
+    @property
+    def v(self):
+        bytes_ = self.visible.units.state.view(np.uint8)
+        count = self.theta.b.shape[1]
+        return np.unpackbits(bytes_, 2, count, "little").astype(np.float32)
+
+    def images(self):
+        return self.v
 
     def step(self, p_hidden=None):  # which the activations make superfluous
         self._move(np.float32(1), self.theta.b, self.theta.c)
 
     def hidden_probability(self):
-        self.hidden.receive(self.visible)
-        x, p = self.hidden.x, np.empty_like(self.hidden.x)
-        self.engine.run(self.engine.kernels.sigmoid, x, x, self.theta.c, p)
-        return p
+        return self.engine.sigmoid(self.hidden.receive(self.visible), self.theta.c)
 
     def anneal(self, low, high, weights):
         low, high = np.float32(low), np.float32(high)
-        self.hidden.receive(self.visible)
-        x, add_log_ratio, b, c = self.hidden.x, self.engine.kernels.add_log_ratio, *self.theta[1:]
-        self.engine.run(add_log_ratio, x, weights, x, c, self.v, self.slope, low, high)
+        x, add_log_ratio = self.hidden.receive(self.visible), self.engine.kernels.add_log_ratio
+        state, (_, b, c) = self.visible.units.state, self.theta
+        self.engine.run(add_log_ratio, x, weights, x, c, state, self.slope, low, high)
         self._move(high, high * b + (1 - high) * self.base, high * c)
 
     def _move(self, scale, visible_bias, hidden_bias):
-        self.hidden.draw(self.visible, scale, hidden_bias, self.keys, self.stream.next())
-        self.visible.draw(self.hidden, scale, visible_bias, self.keys, self.stream.next())
+        keys, hidden, visible = self.stream.device_keys, self.hidden, self.visible
+        hidden.draw(visible, scale, hidden_bias, keys, self.stream.next())
+        visible.draw(hidden, scale, visible_bias, keys, self.stream.next())
+
+
+class _Units:
+    """States of a layer and, to be told to the other, which units have changed of late."""
+
+    def __init__(self, state, width):
+        lists = np.empty((*state.shape[:2], 2, width), np.uint32)
+        self.state, n = state, np.zeros((*state.shape[:2], 2), np.int64)
+        self.changes = state, lists, n
 
 
 class _Layer:
-    """The units of one layer: their states and activations, and what has changed of late."""
+    """The units of one layer and their activations."""
 
-    MANY = 0.25  # share of changed units above which a matrix product is faster
     FRESH = 64  # updates after which rounding errors could begin to add up
 
-    def __init__(self, engine, state, W):
-        self.engine, self.state, self.W = engine, state, W
-        n_replicas, n_rows, width = state.shape
-        self.x = np.zeros_like(state)  # Σ of W over the other layer's units that are on
-        self.changed = np.empty((n_replicas, n_rows, width + engine.kernels.AT_ONCE), np.int32)
-        self.n_changed = np.empty((n_replicas, n_rows), np.int32)
-        self.changes = self.state, self.changed, self.n_changed
-        engine.run(engine.kernels.list_on, state, *self.changes)  # x knows of none yet
-        self.age = 0
+    def __init__(self, engine, state, W, transposed=False):
+        self.engine, self.W = engine, engine.pack(W, transposed)
+        self.units = _Units(state, W.shape[1 if transposed else 2])
+        self.x = _aligned((*state.shape[:2], self.W.shape[1] * self.W.shape[3]))
+        self.age = self.FRESH  # x knows of no unit yet
 
     def receive(self, other):
-        """Bring x up to date with the states of the ``other`` layer."""
-        if self._is_fresh(other):
-            return
-        self.engine.run(self.engine.kernels.add_changes, self.x, self.x, self.W, *other.changes)
-        other.n_changed[:] = 0
+        """x, brought up to date with the states of the ``other`` layer."""
+        how = self.x, self.W, *other.units.changes, self._anew()
+        self.engine.run(self.engine.kernels.receive, self.x, *how)
+        return self.x
 
     def draw(self, other, scale, offset, keys, number):
         """Receive, then draw new states, 1 with probability σ(scale · x + offset)."""
-        how = scale, offset, keys, number, *self.changes
-        kernels = self.engine.kernels
-        if self._is_fresh(other):
-            self.engine.run(kernels.draw_states, self.x, self.x, *how)
-        else:
-            self.engine.run(kernels.half_step, self.x, self.x, self.W, *other.changes, *how)
-            other.n_changed[:] = 0
+        how = self.x, self.W, *other.units.changes, self._anew()
+        how += scale, offset, keys, number, *self.units.changes
+        self.engine.run(self.engine.kernels.half_step, self.x, *how)
 
-    def _is_fresh(self, other):
-        """Whether x knows of all changes; a product makes it so where that is the faster way.
-
-        Decided for each replica by itself, so that its roundings do not depend on the others.
-        """
-        self.age += 1
-        old = self.age > self.FRESH
-        many = other.n_changed.sum(1) > self.MANY * other.state[0].size
-        if old or many.all():
-            np.matmul(other.state, self.W, out=self.x)
-            other.n_changed[:] = 0
-            self.age *= not old
-            return True
-        for replica in np.flatnonzero(many):
-            np.matmul(other.state[replica], self.W[replica], out=self.x[replica])
-            other.n_changed[replica] = 0
-        return False
+    def _anew(self):
+        self.age = self.age % self.FRESH + 1
+        return self.age == 1
 
 
 # ---------------------------------------------------------------------------- the choice
