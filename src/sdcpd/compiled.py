@@ -25,6 +25,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 LANES = 32  # columns in a block of W: their sums stay in vector registers
+AT_ONCE = 4  # rows of W; lists are filled up to a multiple of it
 WORD = 64  # units in a word of a state
 _WORTH_SHARING = 200_000  # numbers; below, a second thread costs more than it saves
 
@@ -140,12 +141,10 @@ def _add_rows(typing_context, x, W, on, n_on, off, n_off):
 
         for k, operation in ((2, builder.fadd), (4, builder.fsub)):
             units, n = data(k), arguments[k + 1]
-            with cgutils.for_range(builder, builder.lshr(n, index(1))) as pair:
-                i = builder.shl(pair.index, index(1))
-                add(operation, units, i, 0)
-                add(operation, units, builder.add(i, index(1)), 1)
-            with builder.if_then(builder.trunc(n, ir.IntType(1))):
-                add(operation, units, builder.sub(n, index(1)), 0)
+            with cgutils.for_range(builder, builder.udiv(n, index(AT_ONCE))) as loop:
+                i = builder.mul(loop.index, index(AT_ONCE))
+                for one in range(AT_ONCE):
+                    add(operation, units, builder.add(i, index(one)), one % 2)
         builder.store(builder.fadd(*map(builder.load, sums)), x, align=4)
         return context.get_dummy_value()
 
@@ -153,49 +152,34 @@ def _add_rows(typing_context, x, W, on, n_on, off, n_off):
 
 
 @_kernel()
-def pack(first, last, W, transposed, out):
-    """Pack W (R, M, N), or (R, N, M) if ``transposed``; ``out`` is 0 where W has no column."""
-    n_blocks, n_rows = out.shape[1], uintp(out.shape[2] - 1)
-    width = W.shape[1] if transposed else W.shape[2]
+def pack(first, last, W, out):
+    """Blocks ``first`` … of W (R, M, N); ``out`` has zeros where W has no column."""
+    n_blocks, n_units = out.shape[1], uintp(W.shape[1])
     for q in range(first, last):
         r, k = q // n_blocks, q % n_blocks
         block, start = out[r, k], uintp(LANES * k)
-        total = block[n_rows]
-        for u in range(n_rows):
-            for j in range(uintp(min(LANES, width - LANES * k))):
-                w = W[r, start + j, u] if transposed else W[r, u, start + j]
-                block[u, j] = w
-                total[j] += w
-
-
-@_kernel()
-def transpose(first, last, W, out):
-    """out (R, m, n) = W (R, n, …) with its layers exchanged, in bands of a few rows of ``out``."""
-    (_, m, n), tile = out.shape, 16
-    for start in range(first, last, tile):
-        for column in range(0, n, tile):
-            for row in range(start, min(start + tile, last)):
-                replica, j = row // m, row % m
-                source, target = W[replica], out[replica, j]
-                for i in range(uintp(column), uintp(min(column + tile, n))):
-                    target[i] = source[i, j]
+        for u in range(n_units):
+            for j in range(uintp(min(LANES, W.shape[2] - LANES * k))):
+                block[u, j] = W[r, u, start + j]
+                block[n_units, j] += W[r, u, start + j]
 
 
 @_kernel()
 def receive(first, last, x, W, state, lists, n, anew):
     """Bring x up to date with the other layer's ``state``: by what has changed, or ``anew``."""
-    n_rows, width = x.shape[1], W.shape[2] - 1
-    for r in range(first // n_rows, (last - 1) // n_rows + 1):
+    n_rows, width = x.shape[1], W.shape[2] - 2
+    for r in range(uintp(first // n_rows), uintp((last - 1) // n_rows + 1)):
         start, end = max(first - r * n_rows, 0), min(last - r * n_rows, n_rows)
         for i in range(start, end):
-            if anew or n[r, i, 0] + n[r, i, 1] > width // 2:
+            n_on = n[r, i, 2]
+            if anew or n[r, i, 0] + n[r, i, 1] > min(n_on, width - n_on) + width // 32:
                 x[r, i] = 0
                 _list_all(state[r, i], width, lists[r, i], n[r, i])
         for k in range(W.shape[1]):
-            for i in range(start, end):
+            for i in range(uintp(start), uintp(end)):
                 sums, (on, off) = x[r, i, LANES * k : LANES * k + LANES], lists[r, i]
                 _add_rows(sums, W[r, k], on, n[r, i, 0], off, n[r, i, 1])
-        n[r, start:end] = 0
+        n[r, start:end, :2] = 0
 
 
 @_kernel()
@@ -208,11 +192,20 @@ def _list_all(state, width, lists, n):
         on[n_on] = off[n_off] = u
         n_on += is_on
         n_off += uint64(1) - is_on
+    n[2] = n_on
     if n_on > n_off:
         on[0], n_on = width, uintp(1)
     else:
         n_off = uintp(0)
-    n[0], n[1] = n_on, n_off
+    _fill_up(on, n_on, width, n, 0)
+    _fill_up(off, n_off, width, n, 1)
+
+
+@njit(inline="always")
+def _fill_up(units, count, width, n, k):
+    """With the row of zeros."""
+    units[count : count + uintp(AT_ONCE)] = width + 1
+    n[k] = (count + uintp(AT_ONCE - 1)) // uintp(AT_ONCE) * uintp(AT_ONCE)
 
 
 @_kernel()
@@ -228,7 +221,7 @@ def draw_states(first, last, x, scale, offset, keys, draw, state, lists, n):
         _philox(keys[r], i, uint64(draw), words[: (width + 3) // 4 * 4])
         _compare(x[r, i], scale, offset[r], words)
         words[width:] = 0
-        _replace(state[r, i], words, lists[r, i], n[r, i])
+        _replace(state[r, i], words, width, lists[r, i], n[r, i])
 
 
 @_kernel()
@@ -261,13 +254,13 @@ def _philox(key, row, draw, words):
 def _compare(x, scale, offset, words):
     """Each word, as u in [0, 1), gives way to 1 if it is below σ(scale · x + offset), else to 0."""
     for k in range(offset.shape[0]):
-        u = float32(int32(words[k] >> uint32(8))) * float32(2.0**-24)
+        u = float32(int32(words[k] >> uint32(8)))  # times 2^24
         # u < 1 / (1 + exp(−a)). As u < 1, p = 1 always gives 1; p = 0 (exp is inf) always 0.
-        words[k] = u + u * _exp(-(scale * x[k] + offset[k])) < float32(1)
+        words[k] = u + u * _exp(-(scale * x[k] + offset[k])) < float32(2**24)
 
 
 @_kernel()
-def _replace(state, words, lists, n):
+def _replace(state, words, width, lists, n):
     """Put ``words`` in the place of ``state``; list the units that are turned on and off."""
     on, off = lists
     n_on = n_off = uint64(0)
@@ -282,7 +275,9 @@ def _replace(state, words, lists, n):
             on[n_on] = off[n_off] = uint64(WORD * k) + bit
             n_on += is_on
             n_off += uint64(1) - is_on
-    n[0], n[1] = n_on, n_off
+    n[2] += int64(n_on - n_off)
+    _fill_up(on, n_on, width, n, 0)
+    _fill_up(off, n_off, width, n, 1)
 
 
 @_kernel()

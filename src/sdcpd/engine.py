@@ -252,29 +252,28 @@ class CompiledEngine(Engine):
         return CompiledChain(self, theta, v, stream, base)
 
     def hidden_probability(self, theta, v):
-        x = self.sums(_Units(_bits(v), theta.W.shape[2]), self.pack(theta.W, True))
+        x = self.sums(_Units(_bits(v), v.shape[2]), self.pack(theta.W.transpose(0, 2, 1)))
         return self.sigmoid(x, theta.c)
 
     def statistics(self, theta, v, p_hidden):
-        # Σ over the rows of p(h | v) in which a visible unit is on
-        rows = _Units(_bits(v.transpose(0, 2, 1)), v.shape[1])
-        x = self.sums(rows, self.pack(p_hidden / np.float32(v.shape[1])))
-        W = np.empty((len(x), p_hidden.shape[2], v.shape[2]), np.float32)
-        self.run(self.kernels.transpose, W, x, W)
+        n_rows, n = p_hidden.shape[1:]
+        rows = _Units(_bits(v, axis=1), n_rows)  # those of the batch in which a unit is on
+        x = self.sums(rows, self.pack(p_hidden / np.float32(n_rows)))[:, :, :n]
+        W = np.ascontiguousarray(x.transpose(0, 2, 1))
         return Parameters(W, v.mean(1), p_hidden.mean(1))
 
-    def pack(self, W, transposed=False):
-        """W (R, M, N), or (R, N, M) ``transposed``, in the form of compiled.py."""
-        n_units, width = W.shape[:0:-1] if transposed else W.shape[1:]
+    def pack(self, W):
+        """W (R, M, N) in the form of compiled.py."""
+        n_units, width = W.shape[1:]
         lanes = self.kernels.LANES
-        out = _aligned((len(W), -(-width // lanes), n_units + 1, lanes))
+        out = _aligned((len(W), -(-width // lanes), n_units + 2, lanes))
         rows = out.reshape(*out.shape[:2], -1)
-        self.run(self.kernels.pack, rows, np.ascontiguousarray(W), transposed, out)
+        self.run(self.kernels.pack, rows, np.ascontiguousarray(W), out)
         return out
 
     def sums(self, units, W):
         """Σ of the packed W over the ``units`` that are on, (R, B, N padded)."""
-        x = _aligned((*units.state.shape[:2], W.shape[1] * W.shape[3]))
+        x = _activations(units.state, W)
         self.run(self.kernels.receive, x, x, W, *units.changes, True)
         return x
 
@@ -319,9 +318,15 @@ def _aligned(shape):
     return raw[start : start + 4 * prod(shape)].view(np.float32).reshape(shape)
 
 
-def _bits(states):
-    """States (R, B, N) as words, see compiled.py."""
-    packed = np.packbits(states != 0, axis=2, bitorder="little")
+def _activations(state, W):
+    """Zeros; a cache line more in every row, as powers of 2 would fall on the same sets."""
+    return _aligned((*state.shape[:2], W.shape[1] * W.shape[3] + 16))
+
+
+def _bits(states, axis=2):
+    """States (R, B, N) as words, see compiled.py; for axis 1 those of (R, N, B)."""
+    packed = np.packbits(states != 0, axis=axis, bitorder="little")
+    packed = packed.transpose(0, 3 - axis, axis)
     words = np.zeros((*packed.shape[:2], -(-packed.shape[2] // 8) * 8), np.uint8)
     words[:, :, : packed.shape[2]] = packed
     return words.view(np.uint64)
@@ -333,7 +338,9 @@ class CompiledChain(Chain):
     def __init__(self, engine, theta, v, stream, base=None):
         self.engine, self.theta, self.stream, self.base = engine, theta, stream, base
         v, h = _bits(v), _bits(np.zeros((*v.shape[:2], theta.c.shape[1])))
-        self.visible, self.hidden = _Layer(engine, v, theta.W), _Layer(engine, h, theta.W, True)
+        self.visible, self.hidden = (
+            _Layer(engine, v, theta.W), _Layer(engine, h, theta.W.transpose(0, 2, 1))
+        )
         if base is not None:
             self.slope = theta.b - base
 
@@ -369,8 +376,8 @@ class _Units:
     """States of a layer and, to be told to the other, which units have changed of late."""
 
     def __init__(self, state, width):
-        lists = np.empty((*state.shape[:2], 2, width), np.uint32)
-        self.state, n = state, np.zeros((*state.shape[:2], 2), np.int64)
+        lists = np.empty((*state.shape[:2], 2, width + 8), np.uint32)
+        self.state, n = state, np.zeros((*state.shape[:2], 3), np.int64)
         self.changes = state, lists, n
 
 
@@ -379,10 +386,10 @@ class _Layer:
 
     FRESH = 64  # updates after which rounding errors could begin to add up
 
-    def __init__(self, engine, state, W, transposed=False):
-        self.engine, self.W = engine, engine.pack(W, transposed)
-        self.units = _Units(state, W.shape[1 if transposed else 2])
-        self.x = _aligned((*state.shape[:2], self.W.shape[1] * self.W.shape[3]))
+    def __init__(self, engine, state, W):
+        self.engine, self.W = engine, engine.pack(W)
+        self.units = _Units(state, W.shape[2])
+        self.x = _activations(state, self.W)
         self.age = self.FRESH  # x knows of no unit yet
 
     def receive(self, other):
