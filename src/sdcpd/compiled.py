@@ -152,16 +152,40 @@ def _add_rows(typing_context, x, W, on, n_on, off, n_off):
 
 
 @_kernel()
-def pack(first, last, W, out):
-    """Blocks ``first`` … of W (R, M, N); ``out`` has zeros where W has no column."""
-    n_blocks, n_units = out.shape[1], uintp(W.shape[1])
+def pack(first, last, W, transposed, out):
+    """Blocks ``first`` … of W (R, M, N), or (R, N, M) if ``transposed``; ``out`` (…) holds zeros."""
+    n_blocks, n_units = out.shape[1], uintp(out.shape[2] - 2)
+    width = W.shape[1] if transposed else W.shape[2]
     for q in range(first, last):
         r, k = q // n_blocks, q % n_blocks
         block, start = out[r, k], uintp(LANES * k)
         for u in range(n_units):
-            for j in range(uintp(min(LANES, W.shape[2] - LANES * k))):
-                block[u, j] = W[r, u, start + j]
-                block[n_units, j] += W[r, u, start + j]
+            for j in range(uintp(min(LANES, width - LANES * k))):
+                block[u, j] = W[r, start + j, u] if transposed else W[r, u, start + j]
+        for u in range(n_units):
+            for j in range(LANES):
+                block[n_units, j] += block[u, j]
+
+
+@_kernel()
+def sum_rows(first, last, W, state, lists, n, out):
+    """out (R, N, M') = Σ of the packed W (M, N) over the units that are on in the rows of ``state``, transposed."""
+    n_rows, width = state.shape[1], W.shape[2] - 2
+    tile = np.zeros((16, LANES), np.float32)
+    for r in range(uintp(first // n_rows), uintp((last - 1) // n_rows + 1)):
+        start, end = max(first - r * n_rows, 0), min(last - r * n_rows, n_rows)
+        for i in range(start, end):
+            _list_all(state[r, i], width, lists[r, i], n[r, i])
+        for k in range(W.shape[1]):
+            for i in range(uintp(start), uintp(end), uintp(16)):
+                number = min(uintp(16), uintp(end) - i)
+                tile[:] = 0
+                for t in range(number):
+                    on, off = lists[r, i + t]
+                    _add_rows(tile[t], W[r, k], on, n[r, i + t, 0], off, n[r, i + t, 1])
+                for c in range(uintp(min(LANES, out.shape[1] - LANES * k))):
+                    for t in range(number):
+                        out[r, uintp(LANES * k) + c, i + t] = tile[t, c]
 
 
 @_kernel()
@@ -215,11 +239,14 @@ def draw_states(first, last, x, scale, offset, keys, draw, state, lists, n):
     ``offset`` (R, N); ``keys`` (R,) and ``draw`` as in ``backend.philox``.
     """
     n_rows, width = x.shape[1], offset.shape[1]
-    words = np.zeros(WORD * state.shape[2], np.uint32)
+    whole = (width + LANES - 1) // LANES * LANES  # so that no loop has a rest
+    words, bias = np.zeros(WORD * state.shape[2], np.uint32), np.zeros(whole, np.float32)
     for q in range(first, last):
         r, i = q // n_rows, q % n_rows
-        _philox(keys[r], i, uint64(draw), words[: (width + 3) // 4 * 4])
-        _compare(x[r, i], scale, offset[r], words)
+        if i == 0 or q == first:
+            bias[:width] = offset[r]
+        _philox(keys[r], i, uint64(draw), words[:whole])
+        _compare(x[r, i], scale, bias, words)
         words[width:] = 0
         _replace(state[r, i], words, width, lists[r, i], n[r, i])
 
@@ -236,9 +263,9 @@ def half_step(
 
 @_kernel()
 def _philox(key, row, draw, words):
-    """A row of ``backend.philox``; ``words`` has whole blocks of four."""
+    """A row of ``backend.philox``; ``words`` has whole blocks of LANES."""
     low, half = uint64(0xFFFFFFFF), uint64(32)
-    for j in range(words.shape[0] // 4):
+    for j in range(words.shape[0] // LANES * (LANES // 4)):
         c0, c1, c2, c3 = uint64(j), uint64(row), draw, draw >> half
         key0, key1 = key, key >> half
         for _ in range(10):  # what the upper halves hold does not matter
@@ -253,7 +280,7 @@ def _philox(key, row, draw, words):
 @_kernel(fastmath={"contract"})
 def _compare(x, scale, offset, words):
     """Each word, as u in [0, 1), gives way to 1 if it is below σ(scale · x + offset), else to 0."""
-    for k in range(offset.shape[0]):
+    for k in range(offset.shape[0] // LANES * LANES):
         u = float32(int32(words[k] >> uint32(8)))  # times 2^24
         # u < 1 / (1 + exp(−a)). As u < 1, p = 1 always gives 1; p = 0 (exp is inf) always 0.
         words[k] = u + u * _exp(-(scale * x[k] + offset[k])) < float32(2**24)

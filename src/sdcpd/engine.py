@@ -252,23 +252,24 @@ class CompiledEngine(Engine):
         return CompiledChain(self, theta, v, stream, base)
 
     def hidden_probability(self, theta, v):
-        x = self.sums(_Units(_bits(v), v.shape[2]), self.pack(theta.W.transpose(0, 2, 1)))
+        x = self.sums(_Units(_bits(v), v.shape[2]), self.pack(theta.W, True))
         return self.sigmoid(x, theta.c)
 
     def statistics(self, theta, v, p_hidden):
         n_rows, n = p_hidden.shape[1:]
         rows = _Units(_bits(v, axis=1), n_rows)  # those of the batch in which a unit is on
-        x = self.sums(rows, self.pack(p_hidden / np.float32(n_rows)))[:, :, :n]
-        W = np.ascontiguousarray(x.transpose(0, 2, 1))
+        W = np.empty((len(v), n, v.shape[2]), np.float32)
+        packed = self.pack(p_hidden / np.float32(n_rows))
+        self.run(self.kernels.sum_rows, W.transpose(0, 2, 1), packed, *rows.changes, W)
         return Parameters(W, v.mean(1), p_hidden.mean(1))
 
-    def pack(self, W):
-        """W (R, M, N) in the form of compiled.py."""
-        n_units, width = W.shape[1:]
+    def pack(self, W, transposed=False):
+        """W (R, M, N), or (R, N, M) ``transposed``, in the form of compiled.py."""
+        n_units, width = W.shape[:0:-1] if transposed else W.shape[1:]
         lanes = self.kernels.LANES
         out = _aligned((len(W), -(-width // lanes), n_units + 2, lanes))
         rows = out.reshape(*out.shape[:2], -1)
-        self.run(self.kernels.pack, rows, np.ascontiguousarray(W), out)
+        self.run(self.kernels.pack, rows, np.ascontiguousarray(W), transposed, out)
         return out
 
     def sums(self, units, W):
@@ -338,9 +339,7 @@ class CompiledChain(Chain):
     def __init__(self, engine, theta, v, stream, base=None):
         self.engine, self.theta, self.stream, self.base = engine, theta, stream, base
         v, h = _bits(v), _bits(np.zeros((*v.shape[:2], theta.c.shape[1])))
-        self.visible, self.hidden = (
-            _Layer(engine, v, theta.W), _Layer(engine, h, theta.W.transpose(0, 2, 1))
-        )
+        self.visible, self.hidden = _Layer(engine, v, theta.W), _Layer(engine, h, theta.W, True)
         if base is not None:
             self.slope = theta.b - base
 
@@ -386,9 +385,9 @@ class _Layer:
 
     FRESH = 64  # updates after which rounding errors could begin to add up
 
-    def __init__(self, engine, state, W):
-        self.engine, self.W = engine, engine.pack(W)
-        self.units = _Units(state, W.shape[2])
+    def __init__(self, engine, state, W, transposed=False):
+        self.engine, self.W = engine, engine.pack(W, transposed)
+        self.units = _Units(state, W.shape[1 if transposed else 2])
         self.x = _activations(state, self.W)
         self.age = self.FRESH  # x knows of no unit yet
 
