@@ -116,13 +116,23 @@ def _lowest(typing_context, bits):
 
 
 @intrinsic
-def _add_rows(typing_context, x, W, on, n_on, off, n_off):
-    """x (LANES,) += Σ W[u], u in on[:n_on], − Σ W[u], u in off[:n_off]; W (M, LANES).
+def _count(typing_context, bits):
+    """How many bits are on."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def _add_rows(typing_context, x, W, changes, n):
+    """x (LANES,) += Σ ±W[u] over changes[:n], see ``_list``; n is a multiple of AT_ONCE.
 
     Written for LLVM, which keeps sums in registers that a loop of Numba's would store: two, so
     that one addition need not wait for the other. It splits the vectors as the processor needs.
     """
-    signature = types.void(x, W, on, types.int64, off, types.int64)
+    signature = types.void(x, W, changes, types.int64)
 
     def codegen(context, builder, signature, arguments):
         def data(k):
@@ -133,18 +143,19 @@ def _add_rows(typing_context, x, W, on, n_on, off, n_off):
         sums = [cgutils.alloca_once(builder, vector) for _ in range(2)]
         builder.store(builder.load(x, align=4), sums[0])
         builder.store(vector([0.0] * LANES), sums[1])
-
-        def add(operation, units, i, number):
-            row = builder.gep(W, [builder.zext(builder.load(builder.gep(units, [i])), index)])
-            new = operation(builder.load(sums[number]), builder.load(row, align=4))
-            builder.store(new, sums[number])
-
-        for k, operation in ((2, builder.fadd), (4, builder.fsub)):
-            units, n = data(k), arguments[k + 1]
-            with cgutils.for_range(builder, builder.udiv(n, index(AT_ONCE))) as loop:
-                i = builder.mul(loop.index, index(AT_ONCE))
-                for one in range(AT_ONCE):
-                    add(operation, units, builder.add(i, index(one)), one % 2)
+        with cgutils.for_range(builder, builder.udiv(arguments[3], index(AT_ONCE))) as loop:
+            first = builder.mul(loop.index, index(AT_ONCE))
+            for k in range(AT_ONCE):
+                change = builder.load(builder.gep(data(2), [builder.add(first, index(k))]))
+                row = builder.gep(W, [builder.zext(builder.lshr(change, change.type(1)), index)])
+                sign = builder.or_(builder.shl(change, change.type(31)), change.type(0x3F800000))
+                sign = builder.bitcast(sign, ir.FloatType())
+                sign = builder.insert_element(vector(ir.Undefined), sign, change.type(0))
+                sign = builder.shuffle_vector(sign, sign, ir.VectorType(ir.IntType(32), LANES)([0] * LANES))
+                exact = ("contract",)
+                term = builder.fmul(builder.load(row, align=4), sign, exact)
+                new = builder.fadd(builder.load(sums[k % 2]), term, exact)
+                builder.store(new, sums[k % 2])
         builder.store(builder.fadd(*map(builder.load, sums)), x, align=4)
         return context.get_dummy_value()
 
@@ -181,8 +192,7 @@ def sum_rows(first, last, W, state, lists, n, out):
                 number = min(uintp(16), uintp(end) - i)
                 tile[:] = 0
                 for t in range(number):
-                    on, off = lists[r, i + t]
-                    _add_rows(tile[t], W[r, k], on, n[r, i + t, 0], off, n[r, i + t, 1])
+                    _add_rows(tile[t], W[r, k], lists[r, i + t], n[r, i + t, 0])
                 for c in range(uintp(min(LANES, out.shape[1] - LANES * k))):
                     for t in range(number):
                         out[r, uintp(LANES * k) + c, i + t] = tile[t, c]
@@ -195,41 +205,50 @@ def receive(first, last, x, W, state, lists, n, anew):
     for r in range(uintp(first // n_rows), uintp((last - 1) // n_rows + 1)):
         start, end = max(first - r * n_rows, 0), min(last - r * n_rows, n_rows)
         for i in range(start, end):
-            n_on = n[r, i, 2]
-            if anew or n[r, i, 0] + n[r, i, 1] > min(n_on, width - n_on) + width // 32:
+            n_on = n[r, i, 1]
+            if anew or n[r, i, 0] > min(n_on, width - n_on) + width // 32:
                 x[r, i] = 0
                 _list_all(state[r, i], width, lists[r, i], n[r, i])
         for k in range(W.shape[1]):
             for i in range(uintp(start), uintp(end)):
-                sums, (on, off) = x[r, i, LANES * k : LANES * k + LANES], lists[r, i]
-                _add_rows(sums, W[r, k], on, n[r, i, 0], off, n[r, i, 1])
-        n[r, start:end, :2] = 0
+                sums = x[r, i, LANES * k : LANES * k + LANES]
+                _add_rows(sums, W[r, k], lists[r, i], n[r, i, 0])
+        n[r, start:end, 0] = 0
 
 
 @_kernel()
-def _list_all(state, width, lists, n):
+def _list_all(state, width, changes, n):
     """As if all had been off before. Where most are on: the sum of all on, those that are not off."""
-    on, off = lists
-    n_on = n_off = uintp(0)
-    for u in range(uintp(width)):
-        is_on = (state[u // uintp(WORD)] >> (u % uintp(WORD))) & uint64(1)
-        on[n_on] = off[n_off] = u
-        n_on += is_on
-        n_off += uint64(1) - is_on
-    n[2] = n_on
-    if n_on > n_off:
-        on[0], n_on = width, uintp(1)
-    else:
-        n_off = uintp(0)
-    _fill_up(on, n_on, width, n, 0)
-    _fill_up(off, n_off, width, n, 1)
+    n_on = 0
+    for k in range(state.shape[0]):
+        n_on += _count(state[k])
+    most, n_listed = n_on > width - n_on, uintp(0)
+    if most:
+        changes[0], n_listed = 2 * width, uintp(1)
+    for k in range(state.shape[0]):
+        all_units = ~uint64(0) >> uint64(max(0, WORD * (k + 1) - width))
+        which = ~state[k] & all_units if most else state[k]
+        n_listed = _append(changes, n_listed, WORD * k, which, state[k])
+    n[1] = n_on
+    _fill_up(changes, n_listed, width, n)
 
 
 @njit(inline="always")
-def _fill_up(units, count, width, n, k):
+def _append(changes, n_listed, start, which, state):
+    """List the units of a word ``which`` as 2 · unit, + 1 if it is now off."""
+    while which:
+        bit = _lowest(which)
+        which &= which - uint64(1)
+        changes[n_listed] = uint64(2 * start) + uint64(2) * bit + (~state >> bit & uint64(1))
+        n_listed += uintp(1)
+    return n_listed
+
+
+@njit(inline="always")
+def _fill_up(changes, count, width, n):
     """With the row of zeros."""
-    units[count : count + uintp(AT_ONCE)] = width + 1
-    n[k] = (count + uintp(AT_ONCE - 1)) // uintp(AT_ONCE) * uintp(AT_ONCE)
+    changes[count : count + uintp(AT_ONCE)] = 2 * width + 2
+    n[0] = (count + uintp(AT_ONCE - 1)) // uintp(AT_ONCE) * uintp(AT_ONCE)
 
 
 @_kernel()
@@ -288,23 +307,14 @@ def _compare(x, scale, offset, words):
 
 @_kernel()
 def _replace(state, words, width, lists, n):
-    """Put ``words`` in the place of ``state``; list the units that are turned on and off."""
-    on, off = lists
-    n_on = n_off = uint64(0)
+    """Put ``words`` in the place of ``state``; list the units that change."""
+    n_listed = uintp(0)
     for k in range(state.shape[0]):
-        new = _bits(words[WORD * k : WORD * k + WORD])
-        changed = new ^ state[k]
+        old, new = state[k], _bits(words[WORD * k : WORD * k + WORD])
         state[k] = new
-        while changed:
-            bit = _lowest(changed)
-            changed &= changed - uint64(1)
-            is_on = (new >> bit) & uint64(1)
-            on[n_on] = off[n_off] = uint64(WORD * k) + bit
-            n_on += is_on
-            n_off += uint64(1) - is_on
-    n[2] += int64(n_on - n_off)
-    _fill_up(on, n_on, width, n, 0)
-    _fill_up(off, n_off, width, n, 1)
+        n[1] += _count(new) - _count(old)
+        n_listed = _append(lists, n_listed, WORD * k, new ^ old, new)
+    _fill_up(lists, n_listed, width, n)
 
 
 @_kernel()

@@ -375,8 +375,8 @@ class _Units:
     """States of a layer and, to be told to the other, which units have changed of late."""
 
     def __init__(self, state, width):
-        lists = np.empty((*state.shape[:2], 2, width + 8), np.uint32)
-        self.state, n = state, np.zeros((*state.shape[:2], 3), np.int64)
+        lists = np.empty((*state.shape[:2], width + 8), np.uint32)
+        self.state, n = state, np.zeros((*state.shape[:2], 2), np.int64)
         self.changes = state, lists, n
 
 
