@@ -251,7 +251,7 @@ def _fill_up(changes, count, width, n):
     n[0] = (count + uintp(AT_ONCE - 1)) // uintp(AT_ONCE) * uintp(AT_ONCE)
 
 
-@_kernel()
+@_kernel(fastmath={"contract"})
 def draw_states(first, last, x, scale, offset, keys, draw, state, lists, n):
     """Draw each unit with p(1) = σ(scale · x + offset), and list those that changed.
 
@@ -280,7 +280,7 @@ def half_step(
     draw_states(first, last, x, scale, offset, keys, draw, state, lists, n)
 
 
-@_kernel()
+@njit(inline="always")
 def _philox(key, row, draw, words):
     """A row of ``backend.philox``; ``words`` has whole blocks of LANES."""
     low, half = uint64(0xFFFFFFFF), uint64(32)
@@ -296,7 +296,7 @@ def _philox(key, row, draw, words):
         words[4 * j + 2], words[4 * j + 3] = uint32(c2), uint32(c3)
 
 
-@_kernel(fastmath={"contract"})
+@njit(inline="always")
 def _compare(x, scale, offset, words):
     """Each word, as u in [0, 1), gives way to 1 if it is below σ(scale · x + offset), else to 0."""
     for k in range(offset.shape[0] // LANES * LANES):
@@ -305,7 +305,7 @@ def _compare(x, scale, offset, words):
         words[k] = u + u * _exp(-(scale * x[k] + offset[k])) < float32(2**24)
 
 
-@_kernel()
+@njit(inline="always")
 def _replace(state, words, width, lists, n):
     """Put ``words`` in the place of ``state``; list the units that change."""
     n_listed = uintp(0)
