@@ -172,10 +172,9 @@ def pack(first, last, W, transposed, out):
         block, start = out[r, k], uintp(LANES * k)
         for u in range(n_units):
             for j in range(uintp(min(LANES, width - LANES * k))):
-                block[u, j] = W[r, start + j, u] if transposed else W[r, u, start + j]
-        for u in range(n_units):
-            for j in range(LANES):
-                block[n_units, j] += block[u, j]
+                w = W[r, start + j, u] if transposed else W[r, u, start + j]
+                block[u, j] = w
+                block[n_units, j] += w
 
 
 @_kernel()

@@ -257,7 +257,7 @@ class CompiledEngine(Engine):
 
     def statistics(self, theta, v, p_hidden):
         n_rows, n = p_hidden.shape[1:]
-        rows = _Units(_bits(v, axis=1), n_rows)  # those of the batch in which a unit is on
+        rows = _Units(_bits(v.transpose(0, 2, 1)), n_rows)  # those of the batch in which a unit is on
         W = np.empty((len(v), n, v.shape[2]), np.float32)
         packed = self.pack(p_hidden / np.float32(n_rows))
         self.run(self.kernels.sum_rows, W.transpose(0, 2, 1), packed, *rows.changes, W)
@@ -324,10 +324,9 @@ def _activations(state, W):
     return _aligned((*state.shape[:2], W.shape[1] * W.shape[3] + 16))
 
 
-def _bits(states, axis=2):
-    """States (R, B, N) as words, see compiled.py; for axis 1 those of (R, N, B)."""
-    packed = np.packbits(states != 0, axis=axis, bitorder="little")
-    packed = packed.transpose(0, 3 - axis, axis)
+def _bits(states):
+    """States (R, B, N) as words, see compiled.py."""
+    packed = np.packbits(np.ascontiguousarray(states != 0), axis=2, bitorder="little")
     words = np.zeros((*packed.shape[:2], -(-packed.shape[2] // 8) * 8), np.uint8)
     words[:, :, : packed.shape[2]] = packed
     return words.view(np.uint64)
