@@ -5,14 +5,14 @@ interpreter free, so that several threads can share the rows: ``share_out``.
 
 Units are 0 or 1, and from one Gibbs step to the next most stay as they were. So the activations
 x = bias + W · state are not computed anew: the rows of W of the units that were turned on are
-added, and those of the units turned off subtracted. Arrays that the sums need, of M units of the
-other layer and N of this one:
+added, and those of the units turned off subtracted. On a trained model that is several times less
+work than the matrix product, and where all change not more. Where M units act on N:
 
-    W      (R, blocks, M + 1, LANES)  packed: LANES columns after the other, so that all rows of
-                                      the batch find a block in the cache; row M: sum of the others
-    x      (R, B, LANES · blocks)     Σ of W over the units that are on
-    state  (R, B, words) uint64       unit u is bit u % 64 of word u // 64
-    lists  (R, B, 2, M), n (R, B, 2)  the units turned on since x was told, those turned off; counts
+    W      (R, blocks, M + 2, LANES)  packed: LANES columns after the others, so that a block stays
+                                      in the cache for all rows of the batch; then the sum of all
+                                      its rows, and zeros
+    x      (R, B, N or more)          Σ of W over the units that are on
+    state  (R, B, words) uint64       unit u is bit u % WORD of word u // WORD
 """
 
 from itertools import pairwise
@@ -20,13 +20,13 @@ from pathlib import Path
 
 import numpy as np
 from llvmlite import ir
-from numba import float32, int32, int64, njit, types, uint32, uint64, uintp
+from numba import float32, int32, njit, types, uint32, uint64, uintp
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-LANES = 32  # columns in a block of W: their sums stay in vector registers
-AT_ONCE = 4  # rows of W; lists are filled up to a multiple of it
 WORD = 64  # units in a word of a state
+LANES = 32  # columns in a block of W, so few that their sums stay in registers
+AT_ONCE = 4  # rows of W added without a look whether there are more
 _WORTH_SHARING = 200_000  # numbers; below, a second thread costs more than it saves
 
 
@@ -94,67 +94,57 @@ def _exp(x):
 
 @intrinsic
 def _bits(typing_context, flags):
-    """The 64 bits of which are on that ``flags`` (64,) is not 0."""
+    """A word in which the bits are on whose ``flags`` (WORD,) are not 0."""
 
     def codegen(context, builder, signature, arguments):
-        words = ir.VectorType(ir.IntType(32), WORD)
+        vector = ir.VectorType(ir.IntType(32), WORD)
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        flags = builder.load(builder.bitcast(data, words.as_pointer()), align=4)
-        return builder.bitcast(builder.icmp_unsigned("!=", flags, words([0] * WORD)), ir.IntType(64))
+        flags = builder.load(builder.bitcast(data, vector.as_pointer()), align=4)
+        on = builder.icmp_unsigned("!=", flags, vector([0] * WORD))
+        return builder.bitcast(on, ir.IntType(WORD))
 
     return types.uint64(flags), codegen
 
 
 @intrinsic
-def _lowest(typing_context, bits):
-    """The number of the lowest bit that is on."""
-
-    def codegen(context, builder, signature, arguments):
-        return builder.cttz(arguments[0], ir.IntType(1)(1))
-
-    return types.uint64(types.uint64), codegen
-
-
-@intrinsic
-def _count(typing_context, bits):
+def _count(typing_context, word):
     """How many bits are on."""
 
     def codegen(context, builder, signature, arguments):
         return builder.ctpop(arguments[0])
 
-    return types.int64(types.uint64), codegen
+    return types.uint64(types.uint64), codegen
 
 
 @intrinsic
 def _add_rows(typing_context, x, W, changes, n):
-    """x (LANES,) += Σ ±W[u] over changes[:n], see ``_list``; n is a multiple of AT_ONCE.
+    """x (LANES,) += Σ ±W[u] over the first n, a multiple of AT_ONCE, of ``_list_changes``.
 
-    Written for LLVM, which keeps sums in registers that a loop of Numba's would store: two, so
-    that one addition need not wait for the other. It splits the vectors as the processor needs.
+    Said to LLVM itself, which keeps the sums in registers (two, so that no addition waits for the
+    last), where a loop of Numba's would store them. It splits the vectors as the processor needs.
     """
-    signature = types.void(x, W, changes, types.int64)
+    signature = types.void(x, W, changes, types.uint64)
 
     def codegen(context, builder, signature, arguments):
-        def data(k):
-            return context.make_array(signature.args[k])(context, builder, arguments[k]).data
-
         index, vector = ir.IntType(64), ir.VectorType(ir.FloatType(), LANES)
-        x, W = (builder.bitcast(data(k), vector.as_pointer()) for k in (0, 1))
+        arrays = zip(signature.args[:3], arguments, strict=False)
+        x, W, changes = (context.make_array(t)(context, builder, a).data for t, a in arrays)
+        x, W = (builder.bitcast(data, vector.as_pointer()) for data in (x, W))
         sums = [cgutils.alloca_once(builder, vector) for _ in range(2)]
         builder.store(builder.load(x, align=4), sums[0])
         builder.store(vector([0.0] * LANES), sums[1])
         with cgutils.for_range(builder, builder.udiv(arguments[3], index(AT_ONCE))) as loop:
             first = builder.mul(loop.index, index(AT_ONCE))
             for k in range(AT_ONCE):
-                change = builder.load(builder.gep(data(2), [builder.add(first, index(k))]))
+                change = builder.load(builder.gep(changes, [builder.add(first, index(k))]))
                 row = builder.gep(W, [builder.zext(builder.lshr(change, change.type(1)), index)])
-                sign = builder.or_(builder.shl(change, change.type(31)), change.type(0x3F800000))
-                sign = builder.bitcast(sign, ir.FloatType())
+                bits = builder.or_(builder.shl(change, change.type(31)), change.type(0x3F800000))
+                sign = builder.bitcast(bits, ir.FloatType())  # ±1, the bits of 1 and a sign
                 sign = builder.insert_element(vector(ir.Undefined), sign, change.type(0))
-                sign = builder.shuffle_vector(sign, sign, ir.VectorType(ir.IntType(32), LANES)([0] * LANES))
-                exact = ("contract",)
-                term = builder.fmul(builder.load(row, align=4), sign, exact)
-                new = builder.fadd(builder.load(sums[k % 2]), term, exact)
+                lanes = ir.VectorType(change.type, LANES)([0] * LANES)
+                sign = builder.shuffle_vector(sign, sign, lanes)
+                term = builder.fmul(builder.load(row, align=4), sign, ("contract",))
+                new = builder.fadd(builder.load(sums[k % 2]), term, ("contract",))
                 builder.store(new, sums[k % 2])
         builder.store(builder.fadd(*map(builder.load, sums)), x, align=4)
         return context.get_dummy_value()
@@ -163,130 +153,92 @@ def _add_rows(typing_context, x, W, changes, n):
 
 
 @_kernel()
-def pack(first, last, W, transposed, out):
-    """Blocks ``first`` … of W (R, M, N), or (R, N, M) if ``transposed``; ``out`` (…) holds zeros."""
-    n_blocks, n_units = out.shape[1], uintp(out.shape[2] - 2)
-    width = W.shape[1] if transposed else W.shape[2]
+def pack(first, last, W, out):
+    """Blocks ``first`` … of W (R, M, N); ``out`` holds zeros."""
+    n_blocks, n_units = out.shape[1], uintp(W.shape[1])
     for q in range(first, last):
         r, k = q // n_blocks, q % n_blocks
         block, start = out[r, k], uintp(LANES * k)
         for u in range(n_units):
-            for j in range(uintp(min(LANES, width - LANES * k))):
-                w = W[r, start + j, u] if transposed else W[r, u, start + j]
-                block[u, j] = w
-                block[n_units, j] += w
+            for j in range(uintp(min(LANES, W.shape[2] - LANES * k))):
+                block[u, j] = W[r, u, start + j]
+                block[n_units, j] += W[r, u, start + j]
 
 
 @_kernel()
-def sum_rows(first, last, W, state, lists, n, out):
-    """out (R, N, M') = Σ of the packed W (M, N) over the units that are on in the rows of ``state``, transposed."""
-    n_rows, width = state.shape[1], W.shape[2] - 2
-    tile = np.zeros((16, LANES), np.float32)
-    for r in range(uintp(first // n_rows), uintp((last - 1) // n_rows + 1)):
-        start, end = max(first - r * n_rows, 0), min(last - r * n_rows, n_rows)
-        for i in range(start, end):
-            _list_all(state[r, i], width, lists[r, i], n[r, i])
+def receive(first, last, x, W, state, told, lists, anew):
+    """Bring x, which is that of the states ``told``, up to date with ``state``; or make it anew."""
+    n_rows = x.shape[1]
+    n = np.empty(n_rows, np.uint64)
+    for r in range(first // n_rows, (last - 1) // n_rows + 1):
+        rows = range(uintp(max(first - r * n_rows, 0)), uintp(min(last - r * n_rows, n_rows)))
+        for i in rows:
+            n[i] = _list_changes(x[r, i], W[r], state[r, i], told[r, i], lists[r, i], anew)
         for k in range(W.shape[1]):
-            for i in range(uintp(start), uintp(end), uintp(16)):
-                number = min(uintp(16), uintp(end) - i)
-                tile[:] = 0
-                for t in range(number):
-                    _add_rows(tile[t], W[r, k], lists[r, i + t], n[r, i + t, 0])
-                for c in range(uintp(min(LANES, out.shape[1] - LANES * k))):
-                    for t in range(number):
-                        out[r, uintp(LANES * k) + c, i + t] = tile[t, c]
+            for i in rows:
+                _add_rows(x[r, i, LANES * k : LANES * k + LANES], W[r, k], lists[r, i], n[i])
 
 
-@_kernel()
-def receive(first, last, x, W, state, lists, n, anew):
-    """Bring x up to date with the other layer's ``state``: by what has changed, or ``anew``."""
-    n_rows, width = x.shape[1], W.shape[2] - 2
-    for r in range(uintp(first // n_rows), uintp((last - 1) // n_rows + 1)):
-        start, end = max(first - r * n_rows, 0), min(last - r * n_rows, n_rows)
-        for i in range(start, end):
-            n_on = n[r, i, 1]
-            if anew or n[r, i, 0] > min(n_on, width - n_on) + width // 32:
-                x[r, i] = 0
-                _list_all(state[r, i], width, lists[r, i], n[r, i])
-        for k in range(W.shape[1]):
-            for i in range(uintp(start), uintp(end)):
-                sums = x[r, i, LANES * k : LANES * k + LANES]
-                _add_rows(sums, W[r, k], lists[r, i], n[r, i, 0])
-        n[r, start:end, 0] = 0
-
-
-@_kernel()
-def _list_all(state, width, changes, n):
-    """As if all had been off before. Where most are on: the sum of all on, those that are not off."""
-    n_on = 0
+@njit(inline="always")
+def _list_changes(x, W, state, told, changes, anew):
+    """2 · u for a unit u to be added to x, 2 · u + 1 to be subtracted; how many."""
+    n_units, n_on, n_changed, n = uint64(W.shape[1] - 2), uint64(0), uint64(0), uint64(0)
     for k in range(state.shape[0]):
         n_on += _count(state[k])
-    most, n_listed = n_on > width - n_on, uintp(0)
-    if most:
-        changes[0], n_listed = 2 * width, uintp(1)
+        n_changed += _count(state[k] ^ told[k])
+    if anew or n_changed > min(n_on, n_units - n_on) + n_units // uint64(32):
+        x[:], told[:] = 0, 0
+        if n_on > n_units - n_on:  # begin with all on, the sum
+            changes[0], n = 2 * n_units, uint64(1)
+            for k in range(state.shape[0]):
+                told[k] = ~uint64(0) >> uint64(max(0, WORD * (k + 1) - W.shape[1] + 2))
     for k in range(state.shape[0]):
-        all_units = ~uint64(0) >> uint64(max(0, WORD * (k + 1) - width))
-        which = ~state[k] & all_units if most else state[k]
-        n_listed = _append(changes, n_listed, WORD * k, which, state[k])
-    n[1] = n_on
-    _fill_up(changes, n_listed, width, n)
-
-
-@njit(inline="always")
-def _append(changes, n_listed, start, which, state):
-    """List the units of a word ``which`` as 2 · unit, + 1 if it is now off."""
-    while which:
-        bit = _lowest(which)
-        which &= which - uint64(1)
-        changes[n_listed] = uint64(2 * start) + uint64(2) * bit + (~state >> bit & uint64(1))
-        n_listed += uintp(1)
-    return n_listed
-
-
-@njit(inline="always")
-def _fill_up(changes, count, width, n):
-    """With the row of zeros."""
-    changes[count : count + uintp(AT_ONCE)] = 2 * width + 2
-    n[0] = (count + uintp(AT_ONCE - 1)) // uintp(AT_ONCE) * uintp(AT_ONCE)
+        word = state[k] ^ told[k]
+        told[k] = state[k]
+        while word:
+            bit = _count(~word & (word - uint64(1)))  # the lowest
+            off = ~state[k] >> bit & uint64(1)
+            changes[n] = uint64(2 * WORD * k) + uint64(2) * bit + off
+            n += uint64(1)
+            word &= word - uint64(1)
+    changes[n : n + uint64(AT_ONCE)] = uint64(2) * n_units + uint64(2)  # zeros
+    return (n + uint64(AT_ONCE - 1)) // uint64(AT_ONCE) * uint64(AT_ONCE)
 
 
 @_kernel(fastmath={"contract"})
-def draw_states(first, last, x, scale, offset, keys, draw, state, lists, n):
-    """Draw each unit with p(1) = σ(scale · x + offset), and list those that changed.
+def draw_states(first, last, x, scale, offset, keys, draw, state):
+    """Draw each unit with p(1) = σ(scale · x + offset).
 
     ``offset`` (R, N); ``keys`` (R,) and ``draw`` as in ``backend.philox``.
     """
     n_rows, width = x.shape[1], offset.shape[1]
-    whole = (width + LANES - 1) // LANES * LANES  # so that no loop has a rest
+    whole = (width + LANES - 1) // LANES * LANES  # numbers that no loop over vectors leaves over
     words, bias = np.zeros(WORD * state.shape[2], np.uint32), np.zeros(whole, np.float32)
     for q in range(first, last):
         r, i = q // n_rows, q % n_rows
-        if i == 0 or q == first:
-            bias[:width] = offset[r]
+        bias[:width] = offset[r]
         _philox(keys[r], i, uint64(draw), words[:whole])
         _compare(x[r, i], scale, bias, words)
         words[width:] = 0
-        _replace(state[r, i], words, width, lists[r, i], n[r, i])
+        for k in range(state.shape[2]):
+            state[r, i, k] = _bits(words[WORD * k : WORD * k + WORD])
 
 
 @_kernel()
-def half_step(
-    first, last, x, W, other_state, other_lists, other_n, anew,
-    scale, offset, keys, draw, state, lists, n,
-):  # fmt: skip
-    """``receive`` and ``draw_states``."""
-    receive(first, last, x, W, other_state, other_lists, other_n, anew)
-    draw_states(first, last, x, scale, offset, keys, draw, state, lists, n)
+def half_step(first, last, received, drawn):
+    """``receive`` and ``draw_states``, with these arguments."""
+    receive(first, last, *received)
+    draw_states(first, last, *drawn)
 
 
 @njit(inline="always")
 def _philox(key, row, draw, words):
-    """A row of ``backend.philox``; ``words`` has whole blocks of LANES."""
+    """A row of ``backend.philox``; ``words`` has whole blocks of four."""
     low, half = uint64(0xFFFFFFFF), uint64(32)
-    for j in range(words.shape[0] // LANES * (LANES // 4)):
+    for j in range(words.shape[0] // 4):
         c0, c1, c2, c3 = uint64(j), uint64(row), draw, draw >> half
         key0, key1 = key, key >> half
-        for _ in range(10):  # what the upper halves hold does not matter
+        for _ in range(10):  # what is in the upper halves has no effect
             product0, product2 = uint64(0xD2511F53) * (c0 & low), uint64(0xCD9E8D57) * (c2 & low)
             c0, c1 = (product2 >> half) ^ c1 ^ key0, product2
             c2, c3 = (product0 >> half) ^ c3 ^ key1, product0
@@ -298,22 +250,10 @@ def _philox(key, row, draw, words):
 @njit(inline="always")
 def _compare(x, scale, offset, words):
     """Each word, as u in [0, 1), gives way to 1 if it is below σ(scale · x + offset), else to 0."""
-    for k in range(offset.shape[0] // LANES * LANES):
+    for k in range(offset.shape[0]):
         u = float32(int32(words[k] >> uint32(8)))  # times 2^24
         # u < 1 / (1 + exp(−a)). As u < 1, p = 1 always gives 1; p = 0 (exp is inf) always 0.
         words[k] = u + u * _exp(-(scale * x[k] + offset[k])) < float32(2**24)
-
-
-@njit(inline="always")
-def _replace(state, words, width, lists, n):
-    """Put ``words`` in the place of ``state``; list the units that change."""
-    n_listed = uintp(0)
-    for k in range(state.shape[0]):
-        old, new = state[k], _bits(words[WORD * k : WORD * k + WORD])
-        state[k] = new
-        n[1] += _count(new) - _count(old)
-        n_listed = _append(lists, n_listed, WORD * k, new ^ old, new)
-    _fill_up(lists, n_listed, width, n)
 
 
 @_kernel()

@@ -252,36 +252,20 @@ class CompiledEngine(Engine):
         return CompiledChain(self, theta, v, stream, base)
 
     def hidden_probability(self, theta, v):
-        x = self.sums(_Units(_bits(v), v.shape[2]), self.pack(theta.W, True))
+        x = _Sums(self, theta.W.transpose(0, 2, 1), v.shape[1]).receive(_bits(v))
         return self.sigmoid(x, theta.c)
-
-    def statistics(self, theta, v, p_hidden):
-        n_rows, n = p_hidden.shape[1:]
-        rows = _Units(_bits(v.transpose(0, 2, 1)), n_rows)  # those of the batch in which a unit is on
-        W = np.empty((len(v), n, v.shape[2]), np.float32)
-        packed = self.pack(p_hidden / np.float32(n_rows))
-        self.run(self.kernels.sum_rows, W.transpose(0, 2, 1), packed, *rows.changes, W)
-        return Parameters(W, v.mean(1), p_hidden.mean(1))
-
-    def pack(self, W, transposed=False):
-        """W (R, M, N), or (R, N, M) ``transposed``, in the form of compiled.py."""
-        n_units, width = W.shape[:0:-1] if transposed else W.shape[1:]
-        lanes = self.kernels.LANES
-        out = _aligned((len(W), -(-width // lanes), n_units + 2, lanes))
-        rows = out.reshape(*out.shape[:2], -1)
-        self.run(self.kernels.pack, rows, np.ascontiguousarray(W), transposed, out)
-        return out
-
-    def sums(self, units, W):
-        """Σ of the packed W over the ``units`` that are on, (R, B, N padded)."""
-        x = _activations(units.state, W)
-        self.run(self.kernels.receive, x, x, W, *units.changes, True)
-        return x
 
     def sigmoid(self, x, bias):
         p = np.empty((*x.shape[:2], bias.shape[1]), np.float32)
         self.run(self.kernels.sigmoid, p, x, bias, p)
         return p
+
+    def statistics(self, theta, v, p_hidden):
+        # Wᵀ, row by row: the sum of p(h | v) over the images in which a unit is on
+        sums = _Sums(self, p_hidden / np.float32(v.shape[1]), v.shape[2])
+        x = sums.receive(_bits(v.transpose(0, 2, 1)))[:, :, : p_hidden.shape[2]]
+        W = np.ascontiguousarray(x.transpose(0, 2, 1))
+        return Parameters(W, v.mean(1), p_hidden.mean(1))
 
     def ascend(self, theta, learning_rate, gradient_g, gradient_f=None):
         if gradient_f is None:
@@ -312,22 +296,10 @@ def _in_rows(array):
     return np.ascontiguousarray(array).reshape(len(array), -1, array.shape[-1])
 
 
-def _aligned(shape):
-    """Zeros that begin with a cache line: adding rows that do not takes twice as long."""
-    raw = np.zeros(4 * prod(shape) + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + 4 * prod(shape)].view(np.float32).reshape(shape)
-
-
-def _activations(state, W):
-    """Zeros; a cache line more in every row, as powers of 2 would fall on the same sets."""
-    return _aligned((*state.shape[:2], W.shape[1] * W.shape[3] + 16))
-
-
 def _bits(states):
     """States (R, B, N) as words, see compiled.py."""
     packed = np.packbits(np.ascontiguousarray(states != 0), axis=2, bitorder="little")
-    words = np.zeros((*packed.shape[:2], -(-packed.shape[2] // 8) * 8), np.uint8)
+    words = np.zeros((*packed.shape[:2], padded(packed.shape[2], 8)), np.uint8)
     words[:, :, : packed.shape[2]] = packed
     return words.view(np.uint64)
 
@@ -337,74 +309,76 @@ class CompiledChain(Chain):
 
     def __init__(self, engine, theta, v, stream, base=None):
         self.engine, self.theta, self.stream, self.base = engine, theta, stream, base
-        v, h = _bits(v), _bits(np.zeros((*v.shape[:2], theta.c.shape[1])))
-        self.visible, self.hidden = _Layer(engine, v, theta.W), _Layer(engine, h, theta.W, True)
-        if base is not None:
-            self.slope = theta.b - base
+        self.visible, self.hidden = _bits(v), _bits(np.zeros((*v.shape[:2], theta.c.shape[1])))
+        self.to_visible = _Sums(engine, theta.W, v.shape[1])
+        self.to_hidden = _Sums(engine, theta.W.transpose(0, 2, 1), v.shape[1])
 
     @property
     def v(self):
-        bytes_ = self.visible.units.state.view(np.uint8)
-        count = self.theta.b.shape[1]
-        return np.unpackbits(bytes_, 2, count, "little").astype(np.float32)
-
-    def images(self):
-        return self.v
+        n_visible = self.theta.b.shape[1]
+        bits = np.unpackbits(self.visible.view(np.uint8), 2, n_visible, "little")
+        return bits.astype(np.float32)
 
     def step(self, p_hidden=None):  # which the activations make superfluous
         self._move(np.float32(1), self.theta.b, self.theta.c)
 
     def hidden_probability(self):
-        return self.engine.sigmoid(self.hidden.receive(self.visible), self.theta.c)
+        return self.engine.sigmoid(self.to_hidden.receive(self.visible), self.theta.c)
 
     def anneal(self, low, high, weights):
-        low, high = np.float32(low), np.float32(high)
-        x, add_log_ratio = self.hidden.receive(self.visible), self.engine.kernels.add_log_ratio
-        state, (_, b, c) = self.visible.units.state, self.theta
-        self.engine.run(add_log_ratio, x, weights, x, c, state, self.slope, low, high)
+        low, high, (_, b, c) = np.float32(low), np.float32(high), self.theta
+        x, add_log_ratio = self.to_hidden.receive(self.visible), self.engine.kernels.add_log_ratio
+        slope = b - self.base
+        self.engine.run(add_log_ratio, x, weights, x, c, self.visible, slope, low, high)
         self._move(high, high * b + (1 - high) * self.base, high * c)
 
     def _move(self, scale, visible_bias, hidden_bias):
-        keys, hidden, visible = self.stream.device_keys, self.hidden, self.visible
-        hidden.draw(visible, scale, hidden_bias, keys, self.stream.next())
-        visible.draw(hidden, scale, visible_bias, keys, self.stream.next())
+        for sums, source, bias, target in (
+            (self.to_hidden, self.visible, hidden_bias, self.hidden),
+            (self.to_visible, self.hidden, visible_bias, self.visible),
+        ):
+            how = scale, bias, self.stream.device_keys, self.stream.next()
+            sums.receive_and_draw(source, *how, target)
 
 
-class _Units:
-    """States of a layer and, to be told to the other, which units have changed of late."""
-
-    def __init__(self, state, width):
-        lists = np.empty((*state.shape[:2], width + 8), np.uint32)
-        self.state, n = state, np.zeros((*state.shape[:2], 2), np.int64)
-        self.changes = state, lists, n
-
-
-class _Layer:
-    """The units of one layer and their activations."""
+class _Sums:
+    """The rows of W (R, M, N) added over the M units that are on, in each of ``n_rows``."""
 
     FRESH = 64  # updates after which rounding errors could begin to add up
 
-    def __init__(self, engine, state, W, transposed=False):
-        self.engine, self.W = engine, engine.pack(W, transposed)
-        self.units = _Units(state, W.shape[1 if transposed else 2])
-        self.x = _activations(state, self.W)
-        self.age = self.FRESH  # x knows of no unit yet
+    def __init__(self, engine, W, n_rows):
+        self.engine, lanes, word = engine, engine.kernels.LANES, engine.kernels.WORD
+        n_replicas, n_units, width = W.shape
+        n_blocks = padded(width, lanes) // lanes
+        self.W = _aligned(n_replicas, n_blocks, n_units + 2, lanes)
+        blocks = self.W.reshape(n_replicas, n_blocks, -1)
+        engine.run(engine.kernels.pack, blocks, np.ascontiguousarray(W), self.W)
+        # 16 more: rows of a power of 2 would drive each other out of the cache.
+        self.x = _aligned(n_replicas, n_rows, n_blocks * lanes + 16)
+        self.told = np.zeros((n_replicas, n_rows, padded(n_units, word) // word), np.uint64)
+        self.lists = np.empty((n_replicas, n_rows, n_units + engine.kernels.AT_ONCE), np.uint32)
+        self.age = 0
 
-    def receive(self, other):
-        """x, brought up to date with the states of the ``other`` layer."""
-        how = self.x, self.W, *other.units.changes, self._anew()
-        self.engine.run(self.engine.kernels.receive, self.x, *how)
+    def receive(self, state):
+        """The sums at these states."""
+        self.engine.run(self.engine.kernels.receive, self.x, *self._how(state))
         return self.x
 
-    def draw(self, other, scale, offset, keys, number):
-        """Receive, then draw new states, 1 with probability σ(scale · x + offset)."""
-        how = self.x, self.W, *other.units.changes, self._anew()
-        how += scale, offset, keys, number, *self.units.changes
-        self.engine.run(self.engine.kernels.half_step, self.x, *how)
+    def receive_and_draw(self, state, scale, offset, keys, number, target):
+        """The same, and then ``target`` drawn, 1 with probability σ(scale · x + offset)."""
+        drawn = self.x, scale, offset, keys, number, target
+        self.engine.run(self.engine.kernels.half_step, self.x, self._how(state), drawn)
 
-    def _anew(self):
-        self.age = self.age % self.FRESH + 1
-        return self.age == 1
+    def _how(self, state):
+        self.age += 1
+        return self.x, self.W, state, self.told, self.lists, self.age % self.FRESH == 0
+
+
+def _aligned(*shape):
+    """Zeros from the beginning of a cache line on, as loads across its end take twice as long."""
+    raw = np.zeros(4 * prod(shape) + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + 4 * prod(shape)].view(np.float32).reshape(shape)
 
 
 # ---------------------------------------------------------------------------- the choice
