@@ -63,16 +63,6 @@ def forget():
     return bool(files)
 
 
-@intrinsic
-def _float_of_bits(typing_context, bits):
-    """The float32 whose bits are this int32."""
-
-    def codegen(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.FloatType())
-
-    return types.float32(types.int32), codegen
-
-
 @njit(inline="always")
 def _exp(x):
     """exp(x) to 1e-7, written so that the compiler can vectorize it; inf from 88.4 on.
@@ -89,7 +79,7 @@ def _exp(x):
     y = y * r + float32(1.6666665459e-1)
     y = y * r + float32(5.0000001201e-1)
     y = y * r * r + r + float32(1)
-    return y * _float_of_bits((int32(k) + int32(127)) << int32(23))
+    return y * np.int32((int32(k) + int32(127)) << int32(23)).view(np.float32)
 
 
 @intrinsic
