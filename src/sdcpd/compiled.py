@@ -156,43 +156,44 @@ def pack(first, last, W, out):
 
 
 @_kernel()
-def receive(first, last, x, W, state, told, lists, anew):
-    """Bring x, which is that of the states ``told``, up to date with ``state``; or make it anew."""
-    n_rows = x.shape[1]
-    n = np.empty(n_rows, np.uint64)
-    for r in range(first // n_rows, (last - 1) // n_rows + 1):
+def receive(first, last, x, W, state, told, changes, anew):
+    """Bring x, which is that of the states ``told``, up to date with ``state``; or make it anew.
+
+    ``changes`` (R, B, M + AT_ONCE) takes 2 · u for a unit u to be added, 2 · u + 1 for one to be
+    subtracted; filled up with the zeros of W.
+    """
+    n_rows, n_units = x.shape[1], uint64(W.shape[2] - 2)
+    words, counts = range(uintp(state.shape[2])), np.empty(x.shape[1], np.uint64)
+    for r in range(uintp(first // n_rows), uintp((last - 1) // n_rows + 1)):
         rows = range(uintp(max(first - r * n_rows, 0)), uintp(min(last - r * n_rows, n_rows)))
         for i in rows:
-            n[i] = _list_changes(x[r, i], W[r], state[r, i], told[r, i], lists[r, i], anew)
-        for k in range(W.shape[1]):
+            n_on = n_changed = n = uint64(0)
+            for k in words:
+                n_on += _count(state[r, i, k])
+                n_changed += _count(state[r, i, k] ^ told[r, i, k])
+            if anew or n_changed > min(n_on, n_units - n_on) + n_units // uint64(32):
+                x[r, i] = 0
+                if n_on > n_units - n_on:  # begin with all on, the sum
+                    changes[r, i, 0], n = 2 * n_units, uint64(1)
+                for k in words:
+                    all_on = ~uint64(0) >> uint64(max(0, WORD * (k + 1) - W.shape[2] + 2))
+                    told[r, i, k] = n * all_on
+            for k in words:
+                on = state[r, i, k]
+                word, told[r, i, k] = on ^ told[r, i, k], on
+                while word:
+                    bit = _count(~word & (word - uint64(1)))  # the lowest
+                    changes[r, i, n] = uint64(2) * (uint64(WORD * k) + bit) + (
+                        ~on >> bit & uint64(1)
+                    )
+                    n += uint64(1)
+                    word &= word - uint64(1)
+            for _ in range(AT_ONCE):
+                changes[r, i, n + uint64(_)] = 2 * n_units + uint64(2)
+            counts[i] = (n + uint64(AT_ONCE - 1)) // uint64(AT_ONCE) * uint64(AT_ONCE)
+        for k in range(uintp(W.shape[1])):
             for i in rows:
-                _add_rows(x[r, i, LANES * k : LANES * k + LANES], W[r, k], lists[r, i], n[i])
-
-
-@njit(inline="always")
-def _list_changes(x, W, state, told, changes, anew):
-    """2 · u for a unit u to be added to x, 2 · u + 1 to be subtracted; how many."""
-    n_units, n_on, n_changed, n = uint64(W.shape[1] - 2), uint64(0), uint64(0), uint64(0)
-    for k in range(state.shape[0]):
-        n_on += _count(state[k])
-        n_changed += _count(state[k] ^ told[k])
-    if anew or n_changed > min(n_on, n_units - n_on) + n_units // uint64(32):
-        x[:], told[:] = 0, 0
-        if n_on > n_units - n_on:  # begin with all on, the sum
-            changes[0], n = 2 * n_units, uint64(1)
-            for k in range(state.shape[0]):
-                told[k] = ~uint64(0) >> uint64(max(0, WORD * (k + 1) - W.shape[1] + 2))
-    for k in range(state.shape[0]):
-        word = state[k] ^ told[k]
-        told[k] = state[k]
-        while word:
-            bit = _count(~word & (word - uint64(1)))  # the lowest
-            off = ~state[k] >> bit & uint64(1)
-            changes[n] = uint64(2 * WORD * k) + uint64(2) * bit + off
-            n += uint64(1)
-            word &= word - uint64(1)
-    changes[n : n + uint64(AT_ONCE)] = uint64(2) * n_units + uint64(2)  # zeros
-    return (n + uint64(AT_ONCE - 1)) // uint64(AT_ONCE) * uint64(AT_ONCE)
+                _add_rows(x[r, i, LANES * k : LANES * k + LANES], W[r, k], changes[r, i], counts[i])
 
 
 @_kernel(fastmath={"contract"})
@@ -206,7 +207,8 @@ def draw_states(first, last, x, scale, offset, keys, draw, state):
     words, bias = np.zeros(WORD * state.shape[2], np.uint32), np.zeros(whole, np.float32)
     for q in range(first, last):
         r, i = q // n_rows, q % n_rows
-        bias[:width] = offset[r]
+        if i == 0 or q == first:
+            bias[:width] = offset[r]
         _philox(keys[r], i, uint64(draw), words[:whole])
         _compare(x[r, i], scale, bias, words)
         words[width:] = 0
