@@ -309,7 +309,7 @@ def bits(state, width):
 def assert_sums_are_those_of_the_states(chain, theta):
     m, n = theta.b.shape[1], theta.c.shape[1]
     for sums, W in ((chain.to_visible, theta.W), (chain.to_hidden, theta.W.transpose(0, 2, 1))):
-        assert_close_activation(sums.x[..., : W.shape[2]], W, bits(sums.told, W.shape[1]))
+        assert_close_activation(sums.sums, W, bits(sums.told, W.shape[1]))
     np.testing.assert_array_equal(bits(chain.to_visible.told, n), bits(chain.hidden, n))
     assert bits(chain.visible, m).shape == chain.v.shape
 
@@ -328,7 +328,7 @@ def test_sums_made_anew_and_by_changes_give_the_same_states(kind, fresh, fast, m
     assert_sums_are_those_of_the_states(chain, theta)
     if fresh == 1:  # to the bit those of a chain that begins here
         again = engine._Sums(fast, theta.W, 50).receive(chain.hidden)
-        np.testing.assert_array_equal(chain.to_visible.x, again)
+        np.testing.assert_array_equal(chain.to_visible.sums, again)
 
 
 @pytest.mark.parametrize("fresh", [1, 64])
@@ -775,6 +775,15 @@ def test_compiled_philox_is_philox(draw):
             np.testing.assert_array_equal(got, words[row])
 
 
+def draw(x, *how):
+    """Half a step in which no unit of the other layer has changed."""
+    n_replicas, n_rows, width = x.shape
+    W = np.zeros((n_replicas, width // compiled.LANES, 3, compiled.LANES), np.float32)
+    state, changes = np.zeros((n_replicas, n_rows, 1), np.uint64), np.zeros((*x.shape[:2], 5))
+    received = x, W, state, state.copy(), changes.astype(np.uint32), False
+    compiled.half_step(0, n_replicas * n_rows, received, *how)
+
+
 @pytest.mark.parametrize("width", [1, 3, 4, 5, 31, 32, 33, 63, 64, 65, 130])
 def test_compiled_uniforms_are_the_streams(width):
     """A unit is on where u < ½, for a threshold that rounds nothing; no bit beyond the last."""
@@ -782,7 +791,7 @@ def test_compiled_uniforms_are_the_streams(width):
     state = np.full((3, 6, -(-width // 64)), 2**64 - 1, np.uint64)  # to be written over
     x = np.zeros((3, 6, compiled.LANES * 5), np.float32)
     how = np.float32(1), np.zeros((3, width), np.float32), draws.device_keys, draws.position
-    compiled.draw_states(0, 18, x, *how, state)
+    draw(x, *how, state)
     np.testing.assert_array_equal(bits(state, width), draws.uniform(6, width) < 0.5)
 
 
@@ -793,7 +802,7 @@ def test_scale_and_offset_of_a_draw():
     draws, offset = stream(2), random_models(9, 1, 18, replicas=2, dtype=np.float32).b
     state = np.zeros((2, 2000, 1), np.uint64)
     how = np.float32(0.3), offset, draws.device_keys, draws.position
-    compiled.draw_states(0, 4000, x, *how, state)
+    draw(x, *how, state)
     p = expit(0.3 * x[:, :, :9].astype(np.float64) + offset[:, None])
     assert (bits(state, 9) != (draws.uniform(2000, 9) < p)).mean() < 1e-3
 
@@ -833,11 +842,11 @@ def test_changes_are_added(n_changed, n_on, fast):
         sums = engine._Sums(fast, W, 3)
         sums.receive(engine._bits(before))
         sums.x += 1
-        how = engine._bits(now), sums.told, sums.lists
-        sums.lists[:] = 10**6  # not to be read as it is
+        how = engine._bits(now), sums.told, sums.changes
+        sums.changes[:] = 10**6  # not to be read as it is
         compiled.receive(0, 6, sums.x, sums.W, *how, anew)
         error = not anew and n_changed <= min(n_on, 70 - n_on) + 2
-        np.testing.assert_allclose(sums.x[..., :41], now @ W + error, atol=2e-5)
+        np.testing.assert_allclose(sums.sums, now @ W + error, atol=2e-5)
         np.testing.assert_array_equal(bits(sums.told, 70), now)
 
 

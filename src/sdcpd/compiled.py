@@ -108,7 +108,7 @@ def _count(typing_context, word):
 
 @intrinsic
 def _add_rows(typing_context, x, W, changes, n):
-    """x (LANES,) += Σ ±W[u] over the first n, a multiple of AT_ONCE, of ``_list_changes``.
+    """x (LANES,) += Σ ±W[u] over the first n, a multiple of AT_ONCE, of ``receive``.
 
     Said to LLVM itself, which keeps the sums in registers (two, so that no addition waits for the
     last), where a loop of Numba's would store them. It splits the vectors as the processor needs.
@@ -128,8 +128,9 @@ def _add_rows(typing_context, x, W, changes, n):
             for k in range(AT_ONCE):
                 change = builder.load(builder.gep(changes, [builder.add(first, index(k))]))
                 row = builder.gep(W, [builder.zext(builder.lshr(change, change.type(1)), index)])
-                bits = builder.or_(builder.shl(change, change.type(31)), change.type(0x3F800000))
-                sign = builder.bitcast(bits, ir.FloatType())  # ±1, the bits of 1 and a sign
+                # ±1: the bits of 1 and, where the unit is off, of the sign
+                sign = builder.or_(builder.shl(change, change.type(31)), change.type(0x3F800000))
+                sign = builder.bitcast(sign, ir.FloatType())
                 sign = builder.insert_element(vector(ir.Undefined), sign, change.type(0))
                 lanes = ir.VectorType(change.type, LANES)([0] * LANES)
                 sign = builder.shuffle_vector(sign, sign, lanes)
@@ -183,13 +184,12 @@ def receive(first, last, x, W, state, told, changes, anew):
                 word, told[r, i, k] = on ^ told[r, i, k], on
                 while word:
                     bit = _count(~word & (word - uint64(1)))  # the lowest
-                    changes[r, i, n] = uint64(2) * (uint64(WORD * k) + bit) + (
-                        ~on >> bit & uint64(1)
-                    )
+                    unit, off = uint64(WORD * k) + bit, ~on >> bit & uint64(1)
+                    changes[r, i, n] = unit << uint64(1) | off
                     n += uint64(1)
                     word &= word - uint64(1)
-            for _ in range(AT_ONCE):
-                changes[r, i, n + uint64(_)] = 2 * n_units + uint64(2)
+            for k in range(uintp(AT_ONCE)):
+                changes[r, i, n + k] = 2 * n_units + uint64(2)
             counts[i] = (n + uint64(AT_ONCE - 1)) // uint64(AT_ONCE) * uint64(AT_ONCE)
         for k in range(uintp(W.shape[1])):
             for i in rows:
@@ -197,14 +197,15 @@ def receive(first, last, x, W, state, told, changes, anew):
 
 
 @_kernel(fastmath={"contract"})
-def draw_states(first, last, x, scale, offset, keys, draw, state):
-    """Draw each unit with p(1) = σ(scale · x + offset).
+def half_step(first, last, received, scale, offset, keys, draw, target):
+    """``receive``, and then draw the states ``target``, 1 with probability σ(scale · x + offset).
 
     ``offset`` (R, N); ``keys`` (R,) and ``draw`` as in ``backend.philox``.
     """
-    n_rows, width = x.shape[1], offset.shape[1]
-    whole = (width + LANES - 1) // LANES * LANES  # numbers that no loop over vectors leaves over
-    words, bias = np.zeros(WORD * state.shape[2], np.uint32), np.zeros(whole, np.float32)
+    receive(first, last, *received)
+    x, (n_rows, width) = received[0], (target.shape[1], offset.shape[1])
+    whole = (width + LANES - 1) // LANES * LANES  # so that no loop over vectors has a rest
+    words, bias = np.zeros(WORD * target.shape[2], np.uint32), np.zeros(whole, np.float32)
     for q in range(first, last):
         r, i = q // n_rows, q % n_rows
         if i == 0 or q == first:
@@ -212,15 +213,8 @@ def draw_states(first, last, x, scale, offset, keys, draw, state):
         _philox(keys[r], i, uint64(draw), words[:whole])
         _compare(x[r, i], scale, bias, words)
         words[width:] = 0
-        for k in range(state.shape[2]):
-            state[r, i, k] = _bits(words[WORD * k : WORD * k + WORD])
-
-
-@_kernel()
-def half_step(first, last, received, drawn):
-    """``receive`` and ``draw_states``, with these arguments."""
-    receive(first, last, *received)
-    draw_states(first, last, *drawn)
+        for k in range(target.shape[2]):
+            target[r, i, k] = _bits(words[WORD * k : WORD * k + WORD])
 
 
 @njit(inline="always")
@@ -246,16 +240,6 @@ def _compare(x, scale, offset, words):
         u = float32(int32(words[k] >> uint32(8)))  # times 2^24
         # u < 1 / (1 + exp(−a)). As u < 1, p = 1 always gives 1; p = 0 (exp is inf) always 0.
         words[k] = u + u * _exp(-(scale * x[k] + offset[k])) < float32(2**24)
-
-
-@_kernel()
-def sigmoid(first, last, x, bias, out):
-    """out (R, B, N) = 1 / (1 + exp(−(x + bias))); ``bias`` (R, N)."""
-    n_rows, width = out.shape[1:]
-    for q in range(first, last):
-        r, i = q // n_rows, q % n_rows
-        for k in range(width):
-            out[r, i, k] = float32(1) / (float32(1) + _exp(-(x[r, i, k] + bias[r, k])))
 
 
 @_kernel()

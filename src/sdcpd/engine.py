@@ -253,18 +253,12 @@ class CompiledEngine(Engine):
 
     def hidden_probability(self, theta, v):
         x = _Sums(self, theta.W.transpose(0, 2, 1), v.shape[1]).receive(_bits(v))
-        return self.sigmoid(x, theta.c)
-
-    def sigmoid(self, x, bias):
-        p = np.empty((*x.shape[:2], bias.shape[1]), np.float32)
-        self.run(self.kernels.sigmoid, p, x, bias, p)
-        return p
+        return rbm.sigmoid(x + theta.c[:, None])
 
     def statistics(self, theta, v, p_hidden):
         # Wᵀ, row by row: the sum of p(h | v) over the images in which a unit is on
         sums = _Sums(self, p_hidden / np.float32(v.shape[1]), v.shape[2])
-        x = sums.receive(_bits(v.transpose(0, 2, 1)))[:, :, : p_hidden.shape[2]]
-        W = np.ascontiguousarray(x.transpose(0, 2, 1))
+        W = np.ascontiguousarray(sums.receive(_bits(v.transpose(0, 2, 1))).transpose(0, 2, 1))
         return Parameters(W, v.mean(1), p_hidden.mean(1))
 
     def ascend(self, theta, learning_rate, gradient_g, gradient_f=None):
@@ -323,11 +317,12 @@ class CompiledChain(Chain):
         self._move(np.float32(1), self.theta.b, self.theta.c)
 
     def hidden_probability(self):
-        return self.engine.sigmoid(self.to_hidden.receive(self.visible), self.theta.c)
+        return rbm.sigmoid(self.to_hidden.receive(self.visible) + self.theta.c[:, None])
 
     def anneal(self, low, high, weights):
         low, high, (_, b, c) = np.float32(low), np.float32(high), self.theta
-        x, add_log_ratio = self.to_hidden.receive(self.visible), self.engine.kernels.add_log_ratio
+        self.to_hidden.receive(self.visible)
+        x, add_log_ratio = self.to_hidden.x, self.engine.kernels.add_log_ratio
         slope = b - self.base
         self.engine.run(add_log_ratio, x, weights, x, c, self.visible, slope, low, high)
         self._move(high, high * b + (1 - high) * self.base, high * c)
@@ -337,8 +332,7 @@ class CompiledChain(Chain):
             (self.to_hidden, self.visible, hidden_bias, self.hidden),
             (self.to_visible, self.hidden, visible_bias, self.visible),
         ):
-            how = scale, bias, self.stream.device_keys, self.stream.next()
-            sums.receive_and_draw(source, *how, target)
+            sums.draw(source, scale, bias, self.stream.device_keys, self.stream.next(), target)
 
 
 class _Sums:
@@ -355,23 +349,23 @@ class _Sums:
         engine.run(engine.kernels.pack, blocks, np.ascontiguousarray(W), self.W)
         # 16 more: rows of a power of 2 would drive each other out of the cache.
         self.x = _aligned(n_replicas, n_rows, n_blocks * lanes + 16)
+        self.sums = self.x[:, :, :width]
         self.told = np.zeros((n_replicas, n_rows, padded(n_units, word) // word), np.uint64)
-        self.lists = np.empty((n_replicas, n_rows, n_units + engine.kernels.AT_ONCE), np.uint32)
-        self.age = 0
+        shape = n_replicas, n_rows, n_units + engine.kernels.AT_ONCE
+        self.changes, self.age = np.empty(shape, np.uint32), 0
 
     def receive(self, state):
-        """The sums at these states."""
-        self.engine.run(self.engine.kernels.receive, self.x, *self._how(state))
-        return self.x
+        """The sums (R, n_rows, N) at these states of the M units."""
+        self.engine.run(self.engine.kernels.receive, self.x, *self._update(state))
+        return self.sums
 
-    def receive_and_draw(self, state, scale, offset, keys, number, target):
-        """The same, and then ``target`` drawn, 1 with probability σ(scale · x + offset)."""
-        drawn = self.x, scale, offset, keys, number, target
-        self.engine.run(self.engine.kernels.half_step, self.x, self._how(state), drawn)
+    def draw(self, state, *how):
+        """The same, and new states drawn by them: ``compiled.half_step``."""
+        self.engine.run(self.engine.kernels.half_step, self.x, self._update(state), *how)
 
-    def _how(self, state):
+    def _update(self, state):
         self.age += 1
-        return self.x, self.W, state, self.told, self.lists, self.age % self.FRESH == 0
+        return self.x, self.W, state, self.told, self.changes, self.age % self.FRESH == 0
 
 
 def _aligned(*shape):
