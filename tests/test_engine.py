@@ -351,7 +351,7 @@ def test_sums_are_made_anew_now_and_then(fast, monkeypatch):
     states = engine._bits(random_bits(1, 20, 30, seed=6))
     right = sums.receive(states).copy()
     sums.x += 0.01
-    for _ in range(engine._Sums.FRESH - 2):
+    for _ in range(engine._Sums.FRESH - 1):
         np.testing.assert_array_equal(sums.receive(states), right + np.float32(0.01))
     np.testing.assert_allclose(sums.receive(states), right, atol=1e-6)
 
@@ -812,14 +812,16 @@ def test_packed_weights(M, N):
     """Every column once, whole or in pieces; then the sum of the rows, and zeros."""
     W = np.random.default_rng(20).random((3, M, N), dtype=np.float32)
     blocks, lanes = -(-N // compiled.LANES), compiled.LANES
-    whole = np.zeros((3, blocks, M + 2, lanes), np.float32)
-    compiled.pack(0, 3 * blocks, W, whole)
+    whole, other = (np.full((3, blocks, M + 2, lanes), np.nan, np.float32) for _ in "ab")
+    compiled.pack(0, 3 * blocks, W, False, whole)
+    compiled.pack(0, 3 * blocks, np.ascontiguousarray(W.transpose(0, 2, 1)), True, other)
+    np.testing.assert_array_equal(whole, other)
     columns = whole.transpose(0, 2, 1, 3).reshape(3, M + 2, blocks * lanes)
     np.testing.assert_array_equal(columns[:, :M, :N], W)
     np.testing.assert_allclose(columns[:, M, :N], W.sum(1), rtol=1e-5)
     assert not columns[:, :, N:].any() and not columns[:, M + 1].any()
     piece = np.zeros_like(whole)
-    compiled.pack(blocks, 2 * blocks, W, piece)
+    compiled.pack(blocks, 2 * blocks, W, False, piece)
     np.testing.assert_array_equal(piece[1], whole[1])
     assert not piece[::2].any()
 

@@ -144,16 +144,19 @@ def _add_rows(typing_context, x, W, changes, n):
 
 
 @_kernel()
-def pack(first, last, W, out):
-    """Blocks ``first`` … of W (R, M, N); ``out`` holds zeros."""
-    n_blocks, n_units = out.shape[1], uintp(W.shape[1])
+def pack(first, last, W, transposed, out):
+    """Blocks ``first`` … of W (R, M, N), or (R, N, M) if ``transposed``."""
+    n_blocks, n_units = out.shape[1], uintp(out.shape[2] - 2)
+    width = W.shape[1] if transposed else W.shape[2]
     for q in range(first, last):
         r, k = q // n_blocks, q % n_blocks
-        block, start = out[r, k], uintp(LANES * k)
+        block, start, n = out[r, k], uintp(LANES * k), uintp(min(LANES, width - LANES * k))
+        block[n_units:], block[:, n:] = 0, 0
         for u in range(n_units):
-            for j in range(uintp(min(LANES, W.shape[2] - LANES * k))):
-                block[u, j] = W[r, u, start + j]
-                block[n_units, j] += W[r, u, start + j]
+            for j in range(n):
+                w = W[r, start + j, u] if transposed else W[r, u, start + j]
+                block[u, j] = w
+                block[n_units, j] += w
 
 
 @_kernel()

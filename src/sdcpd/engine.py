@@ -252,7 +252,7 @@ class CompiledEngine(Engine):
         return CompiledChain(self, theta, v, stream, base)
 
     def hidden_probability(self, theta, v):
-        x = _Sums(self, theta.W.transpose(0, 2, 1), v.shape[1]).receive(_bits(v))
+        x = _Sums(self, theta.W, v.shape[1], True).receive(_bits(v))
         return rbm.sigmoid(x + theta.c[:, None])
 
     def statistics(self, theta, v, p_hidden):
@@ -305,7 +305,7 @@ class CompiledChain(Chain):
         self.engine, self.theta, self.stream, self.base = engine, theta, stream, base
         self.visible, self.hidden = _bits(v), _bits(np.zeros((*v.shape[:2], theta.c.shape[1])))
         self.to_visible = _Sums(engine, theta.W, v.shape[1])
-        self.to_hidden = _Sums(engine, theta.W.transpose(0, 2, 1), v.shape[1])
+        self.to_hidden = _Sums(engine, theta.W, v.shape[1], True)
 
     @property
     def v(self):
@@ -336,23 +336,24 @@ class CompiledChain(Chain):
 
 
 class _Sums:
-    """The rows of W (R, M, N) added over the M units that are on, in each of ``n_rows``."""
+    """The rows of W (R, M, N), or (R, N, M) if ``transposed``, added over the M units that are on,
+    in each of ``n_rows``."""
 
     FRESH = 64  # updates after which rounding errors could begin to add up
 
-    def __init__(self, engine, W, n_rows):
+    def __init__(self, engine, W, n_rows, transposed=False):
         self.engine, lanes, word = engine, engine.kernels.LANES, engine.kernels.WORD
-        n_replicas, n_units, width = W.shape
+        n_replicas, (n_units, width) = len(W), W.shape[:0:-1] if transposed else W.shape[1:]
         n_blocks = padded(width, lanes) // lanes
         self.W = _aligned(n_replicas, n_blocks, n_units + 2, lanes)
         blocks = self.W.reshape(n_replicas, n_blocks, -1)
-        engine.run(engine.kernels.pack, blocks, np.ascontiguousarray(W), self.W)
+        engine.run(engine.kernels.pack, blocks, np.ascontiguousarray(W), transposed, self.W)
         # 16 more: rows of a power of 2 would drive each other out of the cache.
         self.x = _aligned(n_replicas, n_rows, n_blocks * lanes + 16)
         self.sums = self.x[:, :, :width]
         self.told = np.zeros((n_replicas, n_rows, padded(n_units, word) // word), np.uint64)
         shape = n_replicas, n_rows, n_units + engine.kernels.AT_ONCE
-        self.changes, self.age = np.empty(shape, np.uint32), 0
+        self.changes, self.age = np.empty(shape, np.uint32), -1  # so the first are made anew
 
     def receive(self, state):
         """The sums (R, n_rows, N) at these states of the M units."""
@@ -369,8 +370,8 @@ class _Sums:
 
 
 def _aligned(*shape):
-    """Zeros from the beginning of a cache line on, as loads across its end take twice as long."""
-    raw = np.zeros(4 * prod(shape) + 64, np.uint8)
+    """An empty array that begins with a cache line, as loads across two take twice as long."""
+    raw = np.empty(4 * prod(shape) + 64, np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + 4 * prod(shape)].view(np.float32).reshape(shape)
 
