@@ -174,11 +174,11 @@ def test_numba_problem_is_one_line(monkeypatch):
 
 def test_damaged_kernels_are_compiled_again(tmp_path, monkeypatch):
     select("numba")  # which keeps its kernels
-    kept = Path(compiled.add_changes.stats.cache_path)
+    kept = Path(compiled.receive.stats.cache_path)
     package = tmp_path / "sdcpd"
     shutil.copytree(ROOT / "src/sdcpd", package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(kept, package / "__pycache__")
-    for file in package.glob("__pycache__/compiled.add_changes*.nb[ci]"):
+    for file in package.glob("__pycache__/compiled.receive*.nb[ci]"):
         file.write_bytes(file.read_bytes()[:10])
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
@@ -299,66 +299,61 @@ def test_gibbs_at_a_late_draw(position, fast):
     assert_same_states(got, PLAIN.gibbs(theta, v, 3, stream(1, position))[0])
 
 
-@pytest.fixture
-def products(monkeypatch):
-    """Of how many replicas the layers make the matrix products, call by call."""
-    calls, matmul = [], np.matmul
-
-    def spy(*arguments, **options):
-        calls.append(len(arguments[0]) if arguments[0].ndim == 3 else 1)
-        return matmul(*arguments, **options)
-
-    monkeypatch.setattr(np, "matmul", spy)
-    return calls
+def bits(state, width):
+    """The units of words, as float32; beyond ``width`` none is on."""
+    units = np.unpackbits(state.view(np.uint8), axis=-1, bitorder="little").astype(np.float32)
+    assert not units[..., width:].any()
+    return units[..., :width]
 
 
-@pytest.mark.parametrize(
-    ("many", "fresh", "n_products"), [(0, 64, 42), (2, 64, 0), (2, 3, 10), (2, 10, 2)]
-)
-@pytest.mark.parametrize("kind", ["moderate", "large"])
-def test_products_and_changes_give_the_same_states(
-    kind, many, fresh, n_products, fast, products, monkeypatch
-):
-    """Whichever way a layer is brought up to date: in 42 half steps always by a product, never,
-    or every so often."""
+def assert_sums_are_those_of_the_states(chain, theta):
+    m, n = theta.b.shape[1], theta.c.shape[1]
+    for sums, W in ((chain.to_visible, theta.W), (chain.to_hidden, theta.W.transpose(0, 2, 1))):
+        assert_close_activation(sums.sums, W, bits(sums.told, W.shape[1]))
+    np.testing.assert_array_equal(bits(chain.to_visible.told, n), bits(chain.hidden, n))
+    assert bits(chain.visible, m).shape == chain.v.shape
+
+
+@pytest.mark.parametrize("fresh", [1, 3, 64])
+@pytest.mark.parametrize("kind", ["moderate", "large", "initial"])
+def test_sums_made_anew_and_by_changes_give_the_same_states(kind, fresh, fast, monkeypatch):
+    """Whichever way they are brought up to date: always anew, now and then, hardly ever."""
     theta, v = make(kind, 45, 30, 2), random_bits(2, 50, 45, seed=4)
     expected, _ = PLAIN.gibbs(theta, v, 21, stream(2))
-    monkeypatch.setattr(engine._Layer, "MANY", many)
-    monkeypatch.setattr(engine._Layer, "FRESH", fresh)
+    monkeypatch.setattr(engine._Sums, "FRESH", fresh)
     chain = fast.chain(theta, v, stream(2))
     for _ in range(21):
         chain.step()
-    assert sum(products) == 2 * n_products  # two replicas
     assert_same_states(chain.v, expected)
-    assert_close_activation(chain.visible.x, theta.W, chain.hidden.state)
+    assert_sums_are_those_of_the_states(chain, theta)
+    if fresh == 1:  # to the bit those of a chain that begins here
+        again = engine._Sums(fast, theta.W, 50).receive(chain.hidden)
+        np.testing.assert_array_equal(chain.to_visible.sums, again)
 
 
-@pytest.mark.parametrize("many", [0, 0.28, 2])
-def test_rounding_errors_do_not_add_up(many, fast, monkeypatch):
+@pytest.mark.parametrize("fresh", [1, 64])
+def test_rounding_errors_do_not_add_up(fresh, fast, monkeypatch):
     """After 500 steps the activations are those of the states to float32."""
-    monkeypatch.setattr(engine._Layer, "MANY", many)
+    monkeypatch.setattr(engine._Sums, "FRESH", fresh)
     theta, v = make("moderate", 50, 30, 2), random_bits(2, 20, 50, seed=5)
     chain = fast.chain(theta, v, stream(2))
     for _ in range(500):
         chain.step()
     p = chain.hidden_probability()
-    assert_close_activation(chain.visible.x, theta.W, chain.hidden.state)
-    W = theta.W.transpose(0, 2, 1)
-    assert_close_activation(chain.hidden.x, W, chain.visible.state)
+    assert_sums_are_those_of_the_states(chain, theta)
+    np.testing.assert_array_equal(chain.v, bits(chain.to_hidden.told, 50))
     assert_hidden_probability(p, theta, chain.v)
 
 
-def test_activations_are_made_anew_now_and_then(fast, monkeypatch):
+def test_sums_are_made_anew_now_and_then(fast, monkeypatch):
     """What is wrong in them is gone after FRESH updates, and not before."""
-    monkeypatch.setattr(engine._Layer, "MANY", 2)
-    theta, v = make("moderate", 50, 30), random_bits(1, 20, 50, seed=6)
-    chain = fast.chain(theta, v, stream(1))
-    chain.visible.x += 0.01
-    for _ in range(engine._Layer.FRESH):
-        chain.step()
-    np.testing.assert_allclose(chain.visible.x, chain.hidden.state @ theta.W + 0.01, atol=1e-4)
-    chain.step()
-    assert_close_activation(chain.visible.x, theta.W, chain.hidden.state)
+    sums = engine._Sums(fast, make("moderate", 50, 30).W, 20)
+    states = engine._bits(random_bits(1, 20, 30, seed=6))
+    right = sums.receive(states).copy()
+    sums.x += 0.01
+    for _ in range(engine._Sums.FRESH - 1):
+        np.testing.assert_array_equal(sums.receive(states), right + np.float32(0.01))
+    np.testing.assert_allclose(sums.receive(states), right, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -416,8 +411,8 @@ def test_certain_units_are_certain(fast):
     chain = fast.chain(theta, random_bits(1, 300, m, seed=9), stream(1))
     for _ in range(50):
         chain.step()
-        assert (chain.v == np.arange(m) % 2).all() and (chain.hidden.state[..., ::2] == 1).all()
-        assert not chain.hidden.state[..., 1::2].any()
+        assert (chain.v == np.arange(m) % 2).all()
+        assert (bits(chain.hidden, n) == (np.arange(n) + 1) % 2).all()
 
 
 @pytest.mark.parametrize("word", [0, 255, 256, 2**31, 2**32 - 1])
@@ -449,13 +444,11 @@ def test_parameters_that_are_not_finite(value, fast):
             assert not np.isfinite(after.W[1]).all()
 
 
-@pytest.mark.parametrize("many", [0.1, 0.2, 0.3, 0.4])
-def test_replicas_are_independent_to_the_bit(many, fast, monkeypatch):
+def test_replicas_are_independent_to_the_bit(fast, monkeypatch):
     """Side by side or alone, a trial gives the same numbers: also beside one whose units change
-    all the time (products are faster then), and one whose units never do; and the activations
-    are made anew at the same steps."""
-    monkeypatch.setattr(engine._Layer, "MANY", many)
-    monkeypatch.setattr(engine._Layer, "FRESH", 5)
+    all the time (sums are then made anew), and one whose units never do; and those that are made
+    anew because of their age are so at the same steps."""
+    monkeypatch.setattr(engine._Sums, "FRESH", 5)
     theta = make("moderate", 60, 40, 3)
     theta.W[1] *= 0.01
     theta.b[1], theta.c[1] = 0, 0
@@ -782,49 +775,100 @@ def test_compiled_philox_is_philox(draw):
             np.testing.assert_array_equal(got, words[row])
 
 
-@pytest.mark.parametrize("width", [1, 3, 4, 5, 8, 13])
+def draw(x, *how):
+    """Half a step in which no unit of the other layer has changed."""
+    n_replicas, n_rows, width = x.shape
+    W = np.zeros((n_replicas, width // compiled.LANES, 3, compiled.LANES), np.float32)
+    state, changes = np.zeros((n_replicas, n_rows, 1), np.uint64), np.zeros((*x.shape[:2], 5))
+    received = x, W, state, state.copy(), changes.astype(np.uint32), False
+    compiled.half_step(0, n_replicas * n_rows, received, *how)
+
+
+@pytest.mark.parametrize("width", [1, 3, 4, 5, 31, 32, 33, 63, 64, 65, 130])
 def test_compiled_uniforms_are_the_streams(width):
-    """A unit is on where u < ½, for a threshold that rounds nothing; changes are listed."""
+    """A unit is on where u < ½, for a threshold that rounds nothing; no bit beyond the last."""
     draws = stream(3, 2**32 + 1)
-    states = random_bits(3, 6, width, seed=16)
-    before, x = states.copy(), np.zeros_like(states)
-    changed, n_changed = np.full((3, 6, width + 8), -1, np.int32), np.zeros((3, 6), np.int32)
-    lists = states, changed, n_changed
+    state = np.full((3, 6, -(-width // 64)), 2**64 - 1, np.uint64)  # to be written over
+    x = np.zeros((3, 6, compiled.LANES * 5), np.float32)
     how = np.float32(1), np.zeros((3, width), np.float32), draws.device_keys, draws.position
-    compiled.draw_states(0, 18, x, *how, *lists)
-    np.testing.assert_array_equal(states, draws.uniform(6, width) < 0.5)
-    for index in np.ndindex(3, 6):
-        units = np.flatnonzero(states[index] != before[index])
-        assert changed[index][: n_changed[index]].tolist() == units.tolist()
+    draw(x, *how, state)
+    np.testing.assert_array_equal(bits(state, width), draws.uniform(6, width) < 0.5)
 
 
 def test_scale_and_offset_of_a_draw():
     """p = σ(scale · x + offset), the offset a unit's own, and a replica's."""
-    x = random_models(9, 4, 17, replicas=2).W.astype(np.float32).repeat(500, axis=1)
+    x = np.zeros((2, 2000, compiled.LANES), np.float32)
+    x[:, :, :9] = random_models(9, 4, 17, replicas=2).W.repeat(500, axis=1)
     draws, offset = stream(2), random_models(9, 1, 18, replicas=2, dtype=np.float32).b
-    states, zero = np.zeros_like(x), np.zeros((2, 2000), np.int32)
-    changed = np.zeros((2, 2000, 17), np.int32)
+    state = np.zeros((2, 2000, 1), np.uint64)
     how = np.float32(0.3), offset, draws.device_keys, draws.position
-    compiled.draw_states(0, 4000, x, *how, states, changed, zero)
-    p = expit(0.3 * x.astype(np.float64) + offset[:, None])
-    assert (states != (draws.uniform(2000, 9) < p)).mean() < 1e-3
+    draw(x, *how, state)
+    p = expit(0.3 * x[:, :, :9].astype(np.float64) + offset[:, None])
+    assert (bits(state, 9) != (draws.uniform(2000, 9) < p)).mean() < 1e-3
 
 
-@pytest.mark.parametrize("n_changed", [*range(18), 25])
-def test_changes_are_added(n_changed):
-    """Eight rows of W at a time: every number of them in the last pass; on adds, off subtracts."""
+@pytest.mark.parametrize(("M", "N"), [(1, 1), (3, 32), (64, 33), (65, 100), (130, 31)])
+def test_packed_weights(M, N):
+    """Every column once, whole or in pieces; then the sum of the rows, and zeros."""
+    W = np.random.default_rng(20).random((3, M, N), dtype=np.float32)
+    blocks, lanes = -(-N // compiled.LANES), compiled.LANES
+    whole, other = (np.full((3, blocks, M + 2, lanes), np.nan, np.float32) for _ in "ab")
+    compiled.pack(0, 3 * blocks, W, False, whole)
+    compiled.pack(0, 3 * blocks, np.ascontiguousarray(W.transpose(0, 2, 1)), True, other)
+    np.testing.assert_array_equal(whole, other)
+    columns = whole.transpose(0, 2, 1, 3).reshape(3, M + 2, blocks * lanes)
+    np.testing.assert_array_equal(columns[:, :M, :N], W)
+    np.testing.assert_allclose(columns[:, M, :N], W.sum(1), rtol=1e-5)
+    assert not columns[:, :, N:].any() and not columns[:, M + 1].any()
+    piece = np.zeros_like(whole)
+    compiled.pack(blocks, 2 * blocks, W, False, piece)
+    np.testing.assert_array_equal(piece[1], whole[1])
+    assert not piece[::2].any()
+
+
+@pytest.mark.parametrize("n_on", [0, 1, 40, 64, 65, 69, 70])
+@pytest.mark.parametrize("n_changed", [*range(10), 33, 34, 35, 36, 37, 38, 70])
+def test_changes_are_added(n_changed, n_on, fast):
+    """Every number of changes in the last pass, on and off; and of units that are on where the
+    sums are made anew, which an error that was in them shows."""
     rng = np.random.default_rng(18)
-    W = rng.normal(size=(2, 25, 11)).astype(np.float32)
-    state = random_bits(2, 2, 25, seed=19)
-    x = rng.normal(size=(2, 2, 11)).astype(np.float32)
-    changed = np.full((2, 2, 25 + compiled.AT_ONCE), 10**6, np.int32)  # not to be read as it is
-    expected = x.astype(np.float64)
-    for r, i in np.ndindex(2, 2):
-        units = rng.permutation(25)[:n_changed]
-        changed[r, i, :n_changed] = units
-        expected[r, i] += (2 * state[r, i, units] - 1) @ W[r, units].astype(np.float64)
-    compiled.add_changes(0, 4, x, W, state, changed, np.full((2, 2), n_changed, np.int32))
-    np.testing.assert_allclose(x, expected, atol=5e-6)
+    W = rng.normal(size=(2, 70, 41)).astype(np.float32)
+    now = np.zeros((2, 3, 70), np.float32)
+    before = now.copy()
+    for row in np.ndindex(2, 3):
+        now[row][rng.permutation(70)[:n_on]] = 1
+        before[row] = now[row]
+        before[row][rng.permutation(70)[:n_changed]] -= 1
+    before = np.abs(before)
+    for anew in (False, True):
+        sums = engine._Sums(fast, W, 3)
+        sums.receive(engine._bits(before))
+        sums.x += 1
+        how = engine._bits(now), sums.told, sums.changes
+        sums.changes[:] = 10**6  # not to be read as it is
+        compiled.receive(0, 6, sums.x, sums.W, *how, anew)
+        error = not anew and n_changed <= min(n_on, 70 - n_on) + 2
+        np.testing.assert_allclose(sums.sums, now @ W + error, atol=2e-5)
+        np.testing.assert_array_equal(bits(sums.told, 70), now)
+
+
+@pytest.mark.parametrize(("B", "m", "n"), [(1, 1, 1), (7, 33, 18), (200, 16, 40)])
+@pytest.mark.parametrize("p_on", [0, 0.2, 0.5, 0.8, 1])
+def test_statistics(p_on, B, m, n, fast):
+    """Means over the batch of p(h | v) vᵀ, v and p(h | v), however many are on; to float32."""
+    v = random_bits(2, B, m, seed=21, p=p_on)
+    p = np.random.default_rng(22).random((2, B, n), dtype=np.float32)
+    before = v.copy(), p.copy()
+    got = fast.statistics(None, v, p)
+    expected = PLAIN.statistics(None, v.astype(np.float64), p.astype(np.float64))
+    for one, other in zip(got, expected, strict=True):
+        assert one.dtype == np.float32 and one.shape == other.shape
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    np.testing.assert_array_equal(before[0], v)
+    np.testing.assert_array_equal(before[1], p)
+    strided = np.asfortranarray(v), np.asfortranarray(p)
+    for one, other in zip(fast.statistics(None, *strided), got, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @numba.njit
@@ -846,20 +890,3 @@ def test_exp_is_accurate():
     exp_of(beyond, out)
     np.testing.assert_allclose(out[:6], [*np.exp([-87.0] * 3), *[np.inf] * 3], rtol=1.3e-7)
     assert np.isnan(out[6])
-
-
-@pytest.mark.parametrize(("n", "m"), [(1, 1), (16, 16), (17, 33), (5, 40), (40, 3)])
-def test_transpose(n, m):
-    """Every element once, whole or in pieces that end anywhere, and nothing beyond a piece."""
-    W = np.random.default_rng(20).random((3, n, m), dtype=np.float32)
-    out = np.full((3, m, n), np.nan, np.float32)
-    compiled.transpose(0, 3 * m, W, out)
-    np.testing.assert_array_equal(out, W.transpose(0, 2, 1))
-    for first, last in ((0, m + 1), (m - 1, 2 * m), (2, 3)):
-        out = np.full((3, m, n), np.nan, np.float32)
-        compiled.transpose(first, last, W, out)
-        flat = out.reshape(3 * m, n)
-        np.testing.assert_array_equal(
-            flat[first:last], W.transpose(0, 2, 1).reshape(-1, n)[first:last]
-        )
-        assert np.isnan(flat[:first]).all() and np.isnan(flat[last:]).all()

@@ -4,8 +4,15 @@ Each works on the rows ``first`` … ``last`` − 1 of all replicas, counted thr
 interpreter free, so that several threads can share the rows: ``share_out``.
 
 Units are 0 or 1, and from one Gibbs step to the next most stay as they were. So the activations
-x = bias + W · state are not computed anew: for each unit that changed, its row of W is added or
-subtracted. On a trained model that is several times less work than the matrix product.
+x = bias + W · state are not computed anew: the rows of W of the units that were turned on are
+added, and those of the units turned off subtracted. On a trained model that is several times less
+work than the matrix product, and where all change not more. Where M units act on N:
+
+    W      (R, blocks, M + 2, LANES)  packed: LANES columns after the others, so that a block stays
+                                      in the cache for all rows of the batch; then the sum of all
+                                      its rows, and zeros
+    x      (R, B, N or more)          Σ of W over the units that are on
+    state  (R, B, words) uint64       unit u is bit u % WORD of word u // WORD
 """
 
 from itertools import pairwise
@@ -14,9 +21,12 @@ from pathlib import Path
 import numpy as np
 from llvmlite import ir
 from numba import float32, int32, njit, types, uint32, uint64, uintp
+from numba.core import cgutils
 from numba.extending import intrinsic
 
-AT_ONCE = 8  # rows of W added in one pass over x
+WORD = 64  # units in a word of a state
+LANES = 32  # columns in a block of W, so few that their sums stay in registers
+AT_ONCE = 4  # rows of W added without a look whether there are more
 _WORTH_SHARING = 200_000  # numbers; below, a second thread costs more than it saves
 
 
@@ -53,16 +63,6 @@ def forget():
     return bool(files)
 
 
-@intrinsic
-def _float_of_bits(typing_context, bits):
-    """The float32 whose bits are this int32."""
-
-    def codegen(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.FloatType())
-
-    return types.float32(types.int32), codegen
-
-
 @njit(inline="always")
 def _exp(x):
     """exp(x) to 1e-7, written so that the compiler can vectorize it; inf from 88.4 on.
@@ -79,149 +79,174 @@ def _exp(x):
     y = y * r + float32(1.6666665459e-1)
     y = y * r + float32(5.0000001201e-1)
     y = y * r * r + r + float32(1)
-    return y * _float_of_bits((int32(k) + int32(127)) << int32(23))
+    return y * np.int32((int32(k) + int32(127)) << int32(23)).view(np.float32)
+
+
+@intrinsic
+def _bits(typing_context, flags):
+    """A word in which the bits are on whose ``flags`` (WORD,) are not 0."""
+
+    def codegen(context, builder, signature, arguments):
+        vector = ir.VectorType(ir.IntType(32), WORD)
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        flags = builder.load(builder.bitcast(data, vector.as_pointer()), align=4)
+        on = builder.icmp_unsigned("!=", flags, vector([0] * WORD))
+        return builder.bitcast(on, ir.IntType(WORD))
+
+    return types.uint64(flags), codegen
+
+
+@intrinsic
+def _count(typing_context, word):
+    """How many bits are on."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), codegen
+
+
+@intrinsic
+def _add_rows(typing_context, x, W, changes, n):
+    """x (LANES,) += Σ ±W[u] over the first n, a multiple of AT_ONCE, of ``receive``.
+
+    Said to LLVM itself, which keeps the sums in registers (two, so that no addition waits for the
+    last), where a loop of Numba's would store them. It splits the vectors as the processor needs.
+    """
+    signature = types.void(x, W, changes, types.uint64)
+
+    def codegen(context, builder, signature, arguments):
+        index, vector = ir.IntType(64), ir.VectorType(ir.FloatType(), LANES)
+        arrays = zip(signature.args[:3], arguments, strict=False)
+        x, W, changes = (context.make_array(t)(context, builder, a).data for t, a in arrays)
+        x, W = (builder.bitcast(data, vector.as_pointer()) for data in (x, W))
+        sums = [cgutils.alloca_once(builder, vector) for _ in range(2)]
+        builder.store(builder.load(x, align=4), sums[0])
+        builder.store(vector([0.0] * LANES), sums[1])
+        with cgutils.for_range(builder, builder.udiv(arguments[3], index(AT_ONCE))) as loop:
+            first = builder.mul(loop.index, index(AT_ONCE))
+            for k in range(AT_ONCE):
+                change = builder.load(builder.gep(changes, [builder.add(first, index(k))]))
+                row = builder.gep(W, [builder.zext(builder.lshr(change, change.type(1)), index)])
+                # ±1: the bits of 1 and, where the unit is off, of the sign
+                sign = builder.or_(builder.shl(change, change.type(31)), change.type(0x3F800000))
+                sign = builder.bitcast(sign, ir.FloatType())
+                sign = builder.insert_element(vector(ir.Undefined), sign, change.type(0))
+                lanes = ir.VectorType(change.type, LANES)([0] * LANES)
+                sign = builder.shuffle_vector(sign, sign, lanes)
+                term = builder.fmul(builder.load(row, align=4), sign, ("contract",))
+                new = builder.fadd(builder.load(sums[k % 2]), term, ("contract",))
+                builder.store(new, sums[k % 2])
+        builder.store(builder.fadd(*map(builder.load, sums)), x, align=4)
+        return context.get_dummy_value()
+
+    return signature, codegen
 
 
 @_kernel()
+def pack(first, last, W, transposed, out):
+    """Blocks ``first`` … of W (R, M, N), or (R, N, M) if ``transposed``."""
+    n_blocks, n_units = out.shape[1], uintp(out.shape[2] - 2)
+    width = W.shape[1] if transposed else W.shape[2]
+    for q in range(first, last):
+        r, k = q // n_blocks, q % n_blocks
+        block, start, n = out[r, k], uintp(LANES * k), uintp(min(LANES, width - LANES * k))
+        block[n_units:], block[:, n:] = 0, 0
+        for u in range(n_units):
+            for j in range(n):
+                w = W[r, start + j, u] if transposed else W[r, u, start + j]
+                block[u, j] = w
+                block[n_units, j] += w
+
+
+@_kernel()
+def receive(first, last, x, W, state, told, changes, anew):
+    """Bring x, which is that of the states ``told``, up to date with ``state``; or make it anew.
+
+    ``changes`` (R, B, M + AT_ONCE) takes 2 · u for a unit u to be added, 2 · u + 1 for one to be
+    subtracted; filled up with the zeros of W.
+    """
+    n_rows, n_units = x.shape[1], uint64(W.shape[2] - 2)
+    words, counts = range(uintp(state.shape[2])), np.empty(x.shape[1], np.uint64)
+    for r in range(uintp(first // n_rows), uintp((last - 1) // n_rows + 1)):
+        rows = range(uintp(max(first - r * n_rows, 0)), uintp(min(last - r * n_rows, n_rows)))
+        for i in rows:
+            n_on = n_changed = n = uint64(0)
+            for k in words:
+                n_on += _count(state[r, i, k])
+                n_changed += _count(state[r, i, k] ^ told[r, i, k])
+            if anew or n_changed > min(n_on, n_units - n_on) + n_units // uint64(32):
+                x[r, i] = 0
+                if n_on > n_units - n_on:  # begin with all on, the sum
+                    changes[r, i, 0], n = 2 * n_units, uint64(1)
+                for k in words:
+                    all_on = ~uint64(0) >> uint64(max(0, WORD * (k + 1) - W.shape[2] + 2))
+                    told[r, i, k] = n * all_on
+            for k in words:
+                on = state[r, i, k]
+                word, told[r, i, k] = on ^ told[r, i, k], on
+                while word:
+                    bit = _count(~word & (word - uint64(1)))  # the lowest
+                    unit, off = uint64(WORD * k) + bit, ~on >> bit & uint64(1)
+                    changes[r, i, n] = unit << uint64(1) | off
+                    n += uint64(1)
+                    word &= word - uint64(1)
+            for k in range(uintp(AT_ONCE)):
+                changes[r, i, n + k] = 2 * n_units + uint64(2)
+            counts[i] = (n + uint64(AT_ONCE - 1)) // uint64(AT_ONCE) * uint64(AT_ONCE)
+        for k in range(uintp(W.shape[1])):
+            for i in rows:
+                _add_rows(x[r, i, LANES * k : LANES * k + LANES], W[r, k], changes[r, i], counts[i])
+
+
+@_kernel(fastmath={"contract"})
+def half_step(first, last, received, scale, offset, keys, draw, target):
+    """``receive``, and then draw the states ``target``, 1 with probability σ(scale · x + offset).
+
+    ``offset`` (R, N); ``keys`` (R,) and ``draw`` as in ``backend.philox``.
+    """
+    receive(first, last, *received)
+    x, (n_rows, width) = received[0], (target.shape[1], offset.shape[1])
+    whole = (width + LANES - 1) // LANES * LANES  # so that no loop over vectors has a rest
+    words, bias = np.zeros(WORD * target.shape[2], np.uint32), np.zeros(whole, np.float32)
+    for q in range(first, last):
+        r, i = q // n_rows, q % n_rows
+        if i == 0 or q == first:
+            bias[:width] = offset[r]
+        _philox(keys[r], i, uint64(draw), words[:whole])
+        _compare(x[r, i], scale, bias, words)
+        words[width:] = 0
+        for k in range(target.shape[2]):
+            target[r, i, k] = _bits(words[WORD * k : WORD * k + WORD])
+
+
+@njit(inline="always")
 def _philox(key, row, draw, words):
     """A row of ``backend.philox``; ``words`` has whole blocks of four."""
-    low = uint64(0xFFFFFFFF)
+    low, half = uint64(0xFFFFFFFF), uint64(32)
     for j in range(words.shape[0] // 4):
-        c0, c1, c2, c3 = uint64(j), uint64(row), draw & low, draw >> uint64(32)
-        key0, key1 = key & low, key >> uint64(32)
-        for _ in range(10):
-            product0, product2 = uint64(0xD2511F53) * c0, uint64(0xCD9E8D57) * c2
-            c0, c1 = (product2 >> uint64(32)) ^ c1 ^ key0, product2 & low
-            c2, c3 = (product0 >> uint64(32)) ^ c3 ^ key1, product0 & low
-            key0, key1 = (key0 + uint64(0x9E3779B9)) & low, (key1 + uint64(0xBB67AE85)) & low
+        c0, c1, c2, c3 = uint64(j), uint64(row), draw, draw >> half
+        key0, key1 = key, key >> half
+        for _ in range(10):  # what is in the upper halves has no effect
+            product0, product2 = uint64(0xD2511F53) * (c0 & low), uint64(0xCD9E8D57) * (c2 & low)
+            c0, c1 = (product2 >> half) ^ c1 ^ key0, product2
+            c2, c3 = (product0 >> half) ^ c3 ^ key1, product0
+            key0, key1 = key0 + uint64(0x9E3779B9), key1 + uint64(0xBB67AE85)
         words[4 * j], words[4 * j + 1] = uint32(c0), uint32(c1)
         words[4 * j + 2], words[4 * j + 3] = uint32(c2), uint32(c3)
 
 
-@_kernel()
-def transpose(first, last, W, out):
-    """out (R, m, n) = W (R, n, m) with its layers exchanged, in bands of a few rows of ``out``."""
-    _, n, m = W.shape
-    tile = 16
-    for start in range(first, last, tile):
-        for column in range(0, n, tile):
-            for row in range(start, min(start + tile, last)):
-                replica, j = row // m, row % m
-                source, target = W[replica], out[replica, j]
-                for i in range(uintp(column), uintp(min(column + tile, n))):
-                    target[i] = source[i, j]
-
-
-@_kernel()
-def list_on(first, last, state, changed, n_changed):
-    """Count every unit that is on as changed."""
-    n_rows, width = state.shape[1:]
-    for q in range(first, last):
-        on, units = state[q // n_rows, q % n_rows], changed[q // n_rows, q % n_rows]
-        n = 0
-        for k in range(width):
-            units[n] = k
-            n += on[k] != float32(0)
-        n_changed[q // n_rows, q % n_rows] = n
-
-
-@_kernel()
-def add_changes(first, last, x, W, state, changed, n_changed):
-    """x (R, B, N) += Σ over the changed units k of a row: ±W[k] (W: (R, M, N)), + if now on.
-
-    ``changed`` (R, B, M + AT_ONCE) lists them, ``n_changed`` (R, B) says how many.
-    """
-    n_rows = x.shape[1]
-    for q in range(first, last):
-        r, i = q // n_rows, q % n_rows
-        _add_rows(x[r, i], W[r], state[r, i], changed[r, i], n_changed[r, i])
-
-
-@_kernel(fastmath={"contract"})
-def _add_rows(x, W, state, units, n):
-    units[n : n + AT_ONCE] = 0  # fills the last pass, in which they count as 0 · W[0]
-    for i in range(0, n, AT_ONCE):
-        w0, w1, w2, w3 = W[units[i]], W[units[i + 1]], W[units[i + 2]], W[units[i + 3]]
-        w4, w5, w6, w7 = W[units[i + 4]], W[units[i + 5]], W[units[i + 6]], W[units[i + 7]]
-        s0, s1 = _sign(state[units[i]]), _sign(state[units[i + 1]]) * (i + 1 < n)
-        s2, s3 = _sign(state[units[i + 2]]) * (i + 2 < n), _sign(state[units[i + 3]]) * (i + 3 < n)
-        s4, s5 = _sign(state[units[i + 4]]) * (i + 4 < n), _sign(state[units[i + 5]]) * (i + 5 < n)
-        s6, s7 = _sign(state[units[i + 6]]) * (i + 6 < n), _sign(state[units[i + 7]]) * (i + 7 < n)
-        for k in range(x.shape[0]):
-            x[k] += ((s0 * w0[k] + s1 * w1[k]) + (s2 * w2[k] + s3 * w3[k])) + (
-                (s4 * w4[k] + s5 * w5[k]) + (s6 * w6[k] + s7 * w7[k])
-            )
-
-
 @njit(inline="always")
-def _sign(state):
-    return float32(2) * state - float32(1)
-
-
-@_kernel()
-def draw_states(first, last, x, scale, offset, keys, draw, state, changed, n_changed):
-    """Draw each unit with p(1) = σ(scale · x + offset), and list those that changed.
-
-    x, state (R, B, N); ``offset`` (R, N); ``keys`` (R,) and ``draw`` as in ``backend.philox``.
-    """
-    n_rows, width = x.shape[1:]
-    words = np.empty((width + 3) // 4 * 4, np.uint32)
-    for q in range(first, last):
-        r, i = q // n_rows, q % n_rows
-        _philox(keys[r], i, uint64(draw), words)
-        _compare(x[r, i], scale, offset[r], words)
-        n_changed[r, i] = _replace(state[r, i], words, changed[r, i])
-
-
-@_kernel()
-def half_step(
-    first, last, x, W, other_state, other_changed, other_n,
-    scale, offset, keys, draw, state, changed, n_changed,
-):  # fmt: skip
-    """``add_changes`` of the other layer and ``draw_states`` of this one, while x is at hand."""
-    n_rows, width = x.shape[1:]
-    words = np.empty((width + 3) // 4 * 4, np.uint32)
-    for q in range(first, last):
-        r, i = q // n_rows, q % n_rows
-        _add_rows(x[r, i], W[r], other_state[r, i], other_changed[r, i], other_n[r, i])
-        _philox(keys[r], i, uint64(draw), words)
-        _compare(x[r, i], scale, offset[r], words)
-        n_changed[r, i] = _replace(state[r, i], words, changed[r, i])
-
-
-@_kernel(fastmath={"contract"})
 def _compare(x, scale, offset, words):
     """Each word, as u in [0, 1), gives way to 1 if it is below σ(scale · x + offset), else to 0."""
-    for k in range(x.shape[0]):
-        u = float32(int32(words[k] >> uint32(8))) * float32(2.0**-24)
+    for k in range(offset.shape[0]):
+        u = float32(int32(words[k] >> uint32(8)))  # times 2^24
         # u < 1 / (1 + exp(−a)). As u < 1, p = 1 always gives 1; p = 0 (exp is inf) always 0.
-        words[k] = u + u * _exp(-(scale * x[k] + offset[k])) < float32(1)
+        words[k] = u + u * _exp(-(scale * x[k] + offset[k])) < float32(2**24)
 
 
 @_kernel()
-def _replace(state, words, units):
-    """Put ``words`` in the place of ``state``; list the units that differ, and count them."""
-    n = 0
-    for k in range(state.shape[0]):
-        new = float32(int32(words[k]))
-        units[n] = k
-        n += new != state[k]
-        state[k] = new
-    return n
-
-
-@_kernel()
-def sigmoid(first, last, x, bias, out):
-    """out = 1 / (1 + exp(−(x + bias))), (R, B, N); ``bias`` (R, N)."""
-    n_rows, width = x.shape[1:]
-    for q in range(first, last):
-        r, i = q // n_rows, q % n_rows
-        for k in range(width):
-            out[r, i, k] = float32(1) / (float32(1) + _exp(-(x[r, i, k] + bias[r, k])))
-
-
-@_kernel()
-def add_log_ratio(first, last, weights, x, c, v, slope, low, high):
+def add_log_ratio(first, last, weights, x, c, state, slope, low, high):
     """weights (R, B) += log p*(v) at β = high minus that at β = low, in float64.
 
     That is (high − low) slope·v + Σ softplus(high · a) − softplus(low · a), a = x + c: see
@@ -230,16 +255,18 @@ def add_log_ratio(first, last, weights, x, c, v, slope, low, high):
     n_rows = x.shape[1]
     for q in range(first, last):
         r, i = q // n_rows, q % n_rows
-        linear, factor = _ratio(x[r, i], c[r], v[r, i], slope[r], low, high)
+        linear, factor = _ratio(x[r, i], c[r], state[r, i], slope[r], low, high)
         weights[r, i] += (high - low) * linear + np.log(factor)
 
 
 @_kernel(fastmath={"reassoc", "contract"})
-def _ratio(x, c, v, slope, low, high):
+def _ratio(x, c, state, slope, low, high):
     linear, factor = float32(0), 1.0
-    for j in range(v.shape[0]):
-        linear += slope[j] * v[j]
-    for i in range(x.shape[0]):
+    for k in range(state.shape[0]):
+        for u in range(min(WORD, slope.shape[0] - WORD * k)):
+            is_on = int32((state[k] >> uint64(u)) & uint64(1))
+            linear += slope[WORD * k + u] * float32(is_on)
+    for i in range(c.shape[0]):
         a = x[i] + c[i]
         size = abs(a)
         linear += max(a, float32(0))

@@ -14,6 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from importlib.util import find_spec
+from math import prod
 
 import numpy as np
 
@@ -242,9 +243,14 @@ class CompiledEngine(Engine):
         return CompiledChain(self, theta, v, stream, base)
 
     def hidden_probability(self, theta, v):
-        p = v @ theta.W.transpose(0, 2, 1)
-        self.run(self.kernels.sigmoid, p, p, theta.c, p)
-        return p
+        x = _Sums(self, theta.W, v.shape[1], True).receive(_bits(v))
+        return rbm.sigmoid(x + theta.c[:, None])
+
+    def statistics(self, theta, v, p_hidden):
+        # Wᵀ, row by row: the sum of p(h | v) over the images in which a unit is on
+        sums = _Sums(self, p_hidden / np.float32(v.shape[1]), v.shape[2])
+        W = np.ascontiguousarray(sums.receive(_bits(v.transpose(0, 2, 1))).transpose(0, 2, 1))
+        return Parameters(W, v.mean(1), p_hidden.mean(1))
 
     def ascend(self, theta, learning_rate, gradient_g, gradient_f=None):
         if gradient_f is None:
@@ -275,91 +281,90 @@ def _in_rows(array):
     return np.ascontiguousarray(array).reshape(len(array), -1, array.shape[-1])
 
 
+def _bits(states):
+    """States (R, B, N) as words, see compiled.py."""
+    packed = np.packbits(np.ascontiguousarray(states != 0), axis=2, bitorder="little")
+    words = np.zeros((*packed.shape[:2], padded(packed.shape[2], 8)), np.uint8)
+    words[:, :, : packed.shape[2]] = packed
+    return words.view(np.uint64)
+
+
 class CompiledChain(Chain):
     """Chains that keep the activations of both layers, and bring them up to date by changes."""
 
     def __init__(self, engine, theta, v, stream, base=None):
-        super().__init__(theta, np.array(v, np.float32, order="C"), stream, base)  # v: a copy
-        self.engine, self.keys = engine, stream.device_keys
-        h = np.zeros((*v.shape[:2], theta.c.shape[1]), np.float32)
-        W = np.ascontiguousarray(theta.W)
-        transposed = np.empty((W.shape[0], W.shape[2], W.shape[1]), W.dtype)
-        engine.run(engine.kernels.transpose, transposed, W, transposed)
-        self.visible, self.hidden = _Layer(engine, self.v, W), _Layer(engine, h, transposed)
-        if base is not None:
-            self.slope = theta.b - base
+        self.engine, self.theta, self.stream, self.base = engine, theta, stream, base
+        self.visible, self.hidden = _bits(v), _bits(np.zeros((*v.shape[:2], theta.c.shape[1])))
+        self.to_visible = _Sums(engine, theta.W, v.shape[1])
+        self.to_hidden = _Sums(engine, theta.W, v.shape[1], True)
+
+    @property
+    def v(self):
+        n_visible = self.theta.b.shape[1]
+        bits = np.unpackbits(self.visible.view(np.uint8), 2, n_visible, "little")
+        return bits.astype(np.float32)
 
     def step(self, p_hidden=None):  # which the activations make superfluous
         self._move(np.float32(1), self.theta.b, self.theta.c)
 
     def hidden_probability(self):
-        self.hidden.receive(self.visible)
-        x, p = self.hidden.x, np.empty_like(self.hidden.x)
-        self.engine.run(self.engine.kernels.sigmoid, x, x, self.theta.c, p)
-        return p
+        return rbm.sigmoid(self.to_hidden.receive(self.visible) + self.theta.c[:, None])
 
     def anneal(self, low, high, weights):
-        low, high = np.float32(low), np.float32(high)
-        self.hidden.receive(self.visible)
-        x, add_log_ratio, b, c = self.hidden.x, self.engine.kernels.add_log_ratio, *self.theta[1:]
-        self.engine.run(add_log_ratio, x, weights, x, c, self.v, self.slope, low, high)
+        low, high, (_, b, c) = np.float32(low), np.float32(high), self.theta
+        self.to_hidden.receive(self.visible)
+        x, add_log_ratio = self.to_hidden.x, self.engine.kernels.add_log_ratio
+        slope = b - self.base
+        self.engine.run(add_log_ratio, x, weights, x, c, self.visible, slope, low, high)
         self._move(high, high * b + (1 - high) * self.base, high * c)
 
     def _move(self, scale, visible_bias, hidden_bias):
-        self.hidden.draw(self.visible, scale, hidden_bias, self.keys, self.stream.next())
-        self.visible.draw(self.hidden, scale, visible_bias, self.keys, self.stream.next())
+        for sums, source, bias, target in (
+            (self.to_hidden, self.visible, hidden_bias, self.hidden),
+            (self.to_visible, self.hidden, visible_bias, self.visible),
+        ):
+            sums.draw(source, scale, bias, self.stream.device_keys, self.stream.next(), target)
 
 
-class _Layer:
-    """The units of one layer: their states and activations, and what has changed of late."""
+class _Sums:
+    """The rows of W (R, M, N), or (R, N, M) if ``transposed``, added over the M units that are on,
+    in each of ``n_rows``."""
 
-    MANY = 0.25  # share of changed units above which a matrix product is faster
     FRESH = 64  # updates after which rounding errors could begin to add up
 
-    def __init__(self, engine, state, W):
-        self.engine, self.state, self.W = engine, state, W
-        n_replicas, n_rows, width = state.shape
-        self.x = np.zeros_like(state)  # Σ of W over the other layer's units that are on
-        self.changed = np.empty((n_replicas, n_rows, width + engine.kernels.AT_ONCE), np.int32)
-        self.n_changed = np.empty((n_replicas, n_rows), np.int32)
-        self.changes = self.state, self.changed, self.n_changed
-        engine.run(engine.kernels.list_on, state, *self.changes)  # x knows of none yet
-        self.age = 0
+    def __init__(self, engine, W, n_rows, transposed=False):
+        self.engine, lanes, word = engine, engine.kernels.LANES, engine.kernels.WORD
+        n_replicas, (n_units, width) = len(W), W.shape[:0:-1] if transposed else W.shape[1:]
+        n_blocks = padded(width, lanes) // lanes
+        self.W = _aligned(n_replicas, n_blocks, n_units + 2, lanes)
+        blocks = self.W.reshape(n_replicas, n_blocks, -1)
+        engine.run(engine.kernels.pack, blocks, np.ascontiguousarray(W), transposed, self.W)
+        # 16 more: rows of a power of 2 would drive each other out of the cache.
+        self.x = _aligned(n_replicas, n_rows, n_blocks * lanes + 16)
+        self.sums = self.x[:, :, :width]
+        self.told = np.zeros((n_replicas, n_rows, padded(n_units, word) // word), np.uint64)
+        shape = n_replicas, n_rows, n_units + engine.kernels.AT_ONCE
+        self.changes, self.age = np.empty(shape, np.uint32), -1  # so the first are made anew
 
-    def receive(self, other):
-        """Bring x up to date with the states of the ``other`` layer."""
-        if self._is_fresh(other):
-            return
-        self.engine.run(self.engine.kernels.add_changes, self.x, self.x, self.W, *other.changes)
-        other.n_changed[:] = 0
+    def receive(self, state):
+        """The sums (R, n_rows, N) at these states of the M units."""
+        self.engine.run(self.engine.kernels.receive, self.x, *self._update(state))
+        return self.sums
 
-    def draw(self, other, scale, offset, keys, number):
-        """Receive, then draw new states, 1 with probability σ(scale · x + offset)."""
-        how = scale, offset, keys, number, *self.changes
-        kernels = self.engine.kernels
-        if self._is_fresh(other):
-            self.engine.run(kernels.draw_states, self.x, self.x, *how)
-        else:
-            self.engine.run(kernels.half_step, self.x, self.x, self.W, *other.changes, *how)
-            other.n_changed[:] = 0
+    def draw(self, state, *how):
+        """The same, and new states drawn by them: ``compiled.half_step``."""
+        self.engine.run(self.engine.kernels.half_step, self.x, self._update(state), *how)
 
-    def _is_fresh(self, other):
-        """Whether x knows of all changes; a product makes it so where that is the faster way.
-
-        Decided for each replica by itself, so that its roundings do not depend on the others.
-        """
+    def _update(self, state):
         self.age += 1
-        old = self.age > self.FRESH
-        many = other.n_changed.sum(1) > self.MANY * other.state[0].size
-        if old or many.all():
-            np.matmul(other.state, self.W, out=self.x)
-            other.n_changed[:] = 0
-            self.age *= not old
-            return True
-        for replica in np.flatnonzero(many):
-            np.matmul(other.state[replica], self.W[replica], out=self.x[replica])
-            other.n_changed[replica] = 0
-        return False
+        return self.x, self.W, state, self.told, self.changes, self.age % self.FRESH == 0
+
+
+def _aligned(*shape):
+    """An empty array that begins with a cache line, as loads across two take twice as long."""
+    raw = np.empty(4 * prod(shape) + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + 4 * prod(shape)].view(np.float32).reshape(shape)
 
 
 # ---------------------------------------------------------------------------- the choice
