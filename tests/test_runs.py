@@ -814,6 +814,23 @@ def test_what_is_no_whole_is_not_put_together(parts, words, tmp_path):
     assert "\n" not in str(error.value) and not (tmp_path / "merged").exists()
 
 
+def test_trials_of_several_versions_of_the_code(tmp_path):
+    """Only where trials are added to a run; each version is named once."""
+    folders = [tmp_path / str(trial) for trial in range(3)]
+    for trial, folder in enumerate(folders):
+        runs.execute(settings(trials=3), folder, "numpy", trials=range(trial, trial + 1))
+        about = json.loads((folder / "run.json").read_text())
+        about["provenance"] |= {"trained_by": "old" if trial < 2 else "new"}
+        (folder / "run.json").write_text(json.dumps(about))
+    with pytest.raises(runs.RunError, match="differ in settings, code or engine"):
+        runs.merge(folders, tmp_path / "merged")
+    runs.merge(folders[:2], tmp_path / "two", 2)
+    merged = runs.merge([tmp_path / "two", folders[2]], tmp_path / "merged", 3)
+    assert merged.provenance["trained_by"] == "old + new" and merged.settings["trials"] == 3
+    again = json.loads((tmp_path / "merged/run.json").read_text())
+    assert again["provenance"]["trained_by"] == "old + new"
+
+
 def test_devices_of_all_parts_are_named(tmp_path):
     given, folders = settings(), [tmp_path / "0", tmp_path / "1"]
     for trial, folder in enumerate(folders):

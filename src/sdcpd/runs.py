@@ -484,8 +484,9 @@ def merge(folders, folder, n_trials=None):
         trials, and together with each of them once. One of the archive brings its best model only.
     folder : path
     n_trials : int, optional
-        How many trials the run has. Default: as many as the settings of the parts say, which may
-        otherwise differ in it.
+        How many trials the run has. Default: as many as the settings of the parts say. Where it is
+        given, parts may differ in that, and in the version of the code: a study of many days has
+        trials of several, and names them.
 
     Returns
     -------
@@ -496,12 +497,14 @@ def merge(folders, folder, n_trials=None):
     RunError
     """
     parts = sorted(map(load, folders), key=lambda part: part.curve.trial.min())
-    changes = {} if n_trials is None else {"trials": n_trials}
+    changes, same = {}, ("trained_by", "engine")
+    if n_trials is not None:
+        changes, same = {"trials": n_trials}, ("engine",)
     settings, *others = [part.settings | changes for part in parts]
     abouts = [part.provenance for part in parts]
     trials = [trial for part in parts for trial in sorted(set(part.curve.trial))]
     if any(other != settings for other in others) or any(
-        about[name] != abouts[0][name] for about in abouts for name in ("trained_by", "engine")
+        about[name] != abouts[0][name] for about in abouts for name in same
     ):
         raise RunError(f"{folder}: its parts differ in settings, code or engine: train them again")
     if trials != [*range(settings["trials"])]:
@@ -531,8 +534,10 @@ def sum_of(walls):
 
 def _joined(values):
     """The value that all have; else those that there are, in words."""
-    different = list(dict.fromkeys(values))
-    return different[0] if len(different) == 1 else " + ".join(map(str, different))
+    if len(set(values)) == 1:
+        return values[0]
+    each = (part for value in values for part in str(value).split(" + "))
+    return " + ".join(dict.fromkeys(each))
 
 
 def save_sweep(sweep, folder, wall=None, **changes):
