@@ -7,7 +7,7 @@ import sys
 
 from common import M, N, Record, Stream, arguments, engines, key, np, trained_model, training_rows
 
-from sdcpd.backend import to_host
+from sdcpd.device import to_host
 from sdcpd.likelihood import annealed_log_z
 from sdcpd.rbm import Parameters
 

@@ -23,9 +23,10 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))  # on a machine where sdcpd is not installed
 
-from sdcpd import engine as engines  # noqa: E402
+from sdcpd import engines as engines  # noqa: E402
 from sdcpd.algorithms import ALGORITHMS, LABELS, Hyperparameters  # noqa: E402
-from sdcpd.backend import Stream, blas_threads, key, synchronize  # noqa: E402
+from sdcpd.philox import Stream, key  # noqa: E402
+from sdcpd.device import blas_threads, synchronize  # noqa: E402
 from sdcpd.data import DataError, load  # noqa: E402
 from sdcpd.rbm import initialize  # noqa: E402
 

@@ -14,7 +14,7 @@ from common import (
     training_rows, update_task,
 )  # fmt: skip
 
-from sdcpd.backend import to_host
+from sdcpd.device import to_host
 from sdcpd.likelihood import annealed_log_z
 
 TEMPERATURES = 10_000

@@ -10,7 +10,7 @@ import os
 from common import LABELS, ROOT, Record, arguments, engines, key, np, seconds
 
 from sdcpd import archive, data, runs
-from sdcpd.backend import to_host
+from sdcpd.device import to_host
 from sdcpd.likelihood import annealed_log_z, trusted_log_z
 
 SEEDS = 5

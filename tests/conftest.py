@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sdcpd import ROOT, backend, data, engine
+from sdcpd import ROOT, data, device, engines
 from sdcpd.rbm import Parameters
 from sdcpd.runs import Run
 
@@ -120,7 +120,7 @@ def strict_cupy(strict_environment, monkeypatch):
     """The stand-in for CuPy, which ``import cupy`` gives in this test."""
 
     def forget():
-        for cached in (backend.gpu_problem, engine.tensor_core_problem):
+        for cached in (device.gpu_problem, engines.tensor_core_problem):
             cached.cache_clear()
         names = [name for name in sys.modules if name.split(".")[0] in ("cupy", "cupy_backends")]
         return {name: sys.modules.pop(name) for name in names}

@@ -8,8 +8,8 @@ from conftest import all_states, joint_log_weights, joint_probabilities, random_
 from scipy.special import logsumexp
 
 from sdcpd.algorithms import ALGORITHMS, Hyperparameters
-from sdcpd.backend import Stream, key
-from sdcpd.engine import Engine
+from sdcpd.engines.plain import Engine
+from sdcpd.philox import Stream, key
 from sdcpd.rbm import Parameters, hessian_diagonal
 
 M, N = 4, 3  # visible and hidden units of the small models

@@ -19,8 +19,9 @@ from conftest import random_bits
 from matplotlib import pyplot as plt
 from test_likelihood import planted
 
-from sdcpd import ROOT, __version__, backend, cli, data, likelihood, plots, runs, sampling
+from sdcpd import ROOT, __version__, cli, data, likelihood, philox, plots, runs, sampling
 from sdcpd.algorithms import ALGORITHMS, LABELS
+from sdcpd.progress import Progress
 
 SMALL = ["--hidden", "3", "--epochs", "2", "--batch-size", "16", "--backend", "numpy"]
 SMALL += ["--sample-steps", "5"]
@@ -276,7 +277,7 @@ def update(self, done):
     if done == 8:
         os.kill(os.getpid(), signal.SIGKILL)
 
-runs.Progress.update = update
+Progress.update = update
 cli.main(sys.argv[1:])
 """
 
@@ -304,7 +305,7 @@ def test_an_interrupted_training_is_not_overwritten(own, tmp_path, monkeypatch, 
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs.Progress, "update", update)
+        patch.setattr(Progress, "update", update)
         line = refused(capsys, "sdcpd: interrupted: the same command goes on", status=130)
         line(train())
     others = refused(capsys, "run/checkpoint-", "interrupted: choose another folder, or delete it")
@@ -710,7 +711,7 @@ def test_sample(own, capsys):
             found.append(file["images"])
     theta, _ = runs.load("run").best()
     named = runs.load("run").provenance["data_sha256"]
-    keys = [backend.key(1, "samples", named, "sdcp_d", 3)]
+    keys = [philox.key(1, "samples", named, "sdcp_d", 3)]
     np.testing.assert_array_equal(found[0].reshape(1, 30, 9), sampling.generate(theta, keys, 30, 7))
     np.testing.assert_array_equal(found[0], found[1])
     assert (
@@ -838,7 +839,7 @@ def test_progress_on_a_terminal(own, monkeypatch):
 
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     monkeypatch.setenv("COLUMNS", "60")
-    progress = runs.Progress("a title", 100, every=1e-9)
+    progress = Progress("a title", 100, every=1e-9)
     for done in (1, 2):
         progress.update(done)
     progress.note(0.5)

@@ -19,10 +19,10 @@ from project import CD, copy_project, environment, run
 from test_quality import different
 from test_runs import AIS, settings
 
-from sdcpd import ROOT, cli, data, engine, modes, plots, quality, runs
+from sdcpd import ROOT, cli, data, engines, modes, plots, quality, runs
 from sdcpd.algorithms import ALGORITHMS
-from sdcpd.backend import BackendError
-from sdcpd.engine import choose_apart
+from sdcpd.device import BackendError
+from sdcpd.engines import choose_apart
 
 ENGINES = ["cupy", "cupy_float32"]
 
@@ -112,20 +112,20 @@ def test_a_gpu_is_tried_in_a_process_of_its_own(strict_environment, monkeypatch)
     """The one that asks holds no memory of it: with CuPy it would until it ends."""
     for name in ("PYTHONPATH", "EMULATED_KERNELS"):
         monkeypatch.setenv(name, strict_environment[name])
-    monkeypatch.setattr(engine, "choose", lambda name: pytest.fail("tried here"))
+    monkeypatch.setattr(engines, "choose", lambda name: pytest.fail("tried here"))
     assert choose_apart("auto") == ("cupy", None)
     assert choose_apart("cupy_float32") == ("cupy_float32", None)
     with pytest.raises(BackendError, match="^unknown backend 'cuda'"):
         choose_apart("cuda")
-    monkeypatch.setattr(engine, "_CHOOSE", "import os; os.abort()")
+    monkeypatch.setattr(engines, "_CHOOSE", "import os; os.abort()")
     with pytest.raises(BackendError, match="trying the GPU failed"):
         choose_apart("auto")
 
 
 def test_without_cupy_no_process_is_started(monkeypatch):
-    monkeypatch.setattr(engine, "find_spec", lambda name: None)
-    monkeypatch.setattr(engine.subprocess, "run", lambda *a, **k: pytest.fail("started"))
-    monkeypatch.setattr(engine, "choose", lambda name: ("numba", "no CuPy"))
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    monkeypatch.setattr(engines.subprocess, "run", lambda *a, **k: pytest.fail("started"))
+    monkeypatch.setattr(engines, "choose", lambda name: ("numba", "no CuPy"))
     assert choose_apart("auto") == ("numba", "no CuPy")
 
 

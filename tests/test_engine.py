@@ -17,11 +17,14 @@ from conftest import random_bits, random_models
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
-from sdcpd import ROOT, compiled, engine
+from sdcpd import ROOT, engines
 from sdcpd.algorithms import ALGORITHMS, Hyperparameters
-from sdcpd.backend import BackendError, Stream, blas_threads, gpu_problem, key, philox
-from sdcpd.engine import PLAIN, CompiledEngine, Engine, choose, select
+from sdcpd.device import BackendError, blas_threads, gpu_problem
+from sdcpd.engines import choose, cpu, cpu_kernels, select
+from sdcpd.engines.cpu import CompiledEngine
+from sdcpd.engines.plain import PLAIN, Engine
 from sdcpd.likelihood import Evaluator, annealed_log_z, exact_log_z
+from sdcpd.philox import Stream, key, philox
 from sdcpd.rbm import Parameters
 from sdcpd.sampling import generate
 
@@ -34,7 +37,7 @@ def machine(monkeypatch):
 
     def describe(gpu=None, cores=None, numba=None):
         for name, problem in (("gpu", gpu), ("tensor_core", cores), ("numba", numba)):
-            monkeypatch.setattr(engine, f"{name}_problem", lambda problem=problem: problem)
+            monkeypatch.setattr(engines, f"{name}_problem", lambda problem=problem: problem)
 
     return describe
 
@@ -97,7 +100,7 @@ def test_select_gives_the_engine_of_that_name(machine, monkeypatch):
     assert type(select("numba")) is CompiledEngine
     cupy = SimpleNamespace()
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(engine, "_warm_up", lambda chosen: None)
+    monkeypatch.setattr(engines, "_warm_up", lambda chosen: None)
     chosen = select("cupy_float32")
     assert type(chosen) is Engine and chosen.xp is cupy
     machine(**NO_GPU)
@@ -113,13 +116,14 @@ def test_select_auto_on_this_machine():
 
 ALL_THAT_A_RUN_DOES = """
 import test_runs
-from sdcpd import compiled, runs
+from sdcpd import runs
+from sdcpd.engines import cpu, cpu_kernels
 from sdcpd.algorithms import ALGORITHMS
-from sdcpd.engine import select
+from sdcpd.engines import select
 from sdcpd.sampling import generate
 
 def compiled_for():
-    return {n: len(k.signatures) for n, k in vars(compiled).items() if hasattr(k, "signatures")}
+    return {n: len(k.signatures) for n, k in vars(cpu_kernels).items() if hasattr(k, "signatures")}
 
 chosen = select("numba")
 before = compiled_for()
@@ -143,7 +147,7 @@ def test_select_compiles_all_that_a_run_needs():
 @pytest.mark.parametrize(("limit", "said"), [(-1, True), (1e9, False)])
 def test_compiling_is_announced(limit, said, monkeypatch, capsys):
     monkeypatch.delenv("SDCPD_PROGRESS_LOG", raising=False)
-    monkeypatch.setattr(engine, "COMPILING", limit)
+    monkeypatch.setattr(engines, "COMPILING", limit)
     select("numba")
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.startswith("note: compiled the kernels in") == said
@@ -157,32 +161,32 @@ def test_tensor_cores_by_compute_capability(capability, has_them, monkeypatch):
     device = SimpleNamespace(compute_capability=capability)
     cuda = SimpleNamespace(Device=lambda: device)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
-    problem = engine.tensor_core_problem.__wrapped__()
+    problem = engines.tensor_core_problem.__wrapped__()
     assert problem is None if has_them else f"{capability}) has no tensor cores" in problem
 
 
 def test_numba_problem_is_one_line(monkeypatch):
     """Not installed, or not made for this NumPy, or told not to compile."""
-    assert engine.numba_problem.__wrapped__() is None
+    assert engines.numba_problem.__wrapped__() is None
     with monkeypatch.context() as patch:
         patch.setattr(numba.config, "DISABLE_JIT", 1)
-        assert engine.numba_problem.__wrapped__() == "NUMBA_DISABLE_JIT is set"
+        assert engines.numba_problem.__wrapped__() == "NUMBA_DISABLE_JIT is set"
     monkeypatch.setitem(sys.modules, "numba", None)
-    problem = engine.numba_problem.__wrapped__()
+    problem = engines.numba_problem.__wrapped__()
     assert problem.startswith("Numba cannot be imported (") and "\n" not in problem
 
 
 def test_damaged_kernels_are_compiled_again(tmp_path, monkeypatch):
     select("numba")  # which keeps its kernels
-    kept = Path(compiled.receive.stats.cache_path)
+    kept = Path(cpu_kernels.receive.stats.cache_path)
     package = tmp_path / "sdcpd"
     shutil.copytree(ROOT / "src/sdcpd", package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(kept, package / "__pycache__")
-    for file in package.glob("__pycache__/compiled.receive*.nb[ci]"):
+    shutil.copytree(kept, package / "engines/__pycache__")
+    for file in package.glob("engines/__pycache__/cpu_kernels.receive*.nb[ci]"):
         file.write_bytes(file.read_bytes()[:10])
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    code = "from sdcpd import engine; engine.select('numba')"
+    code = "from sdcpd import engines; engines.select('numba')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("\n") <= 2 and "are damaged: compiling them again" in done.stderr
@@ -320,21 +324,21 @@ def test_sums_made_anew_and_by_changes_give_the_same_states(kind, fresh, fast, m
     """Whichever way they are brought up to date: always anew, now and then, hardly ever."""
     theta, v = make(kind, 45, 30, 2), random_bits(2, 50, 45, seed=4)
     expected, _ = PLAIN.gibbs(theta, v, 21, stream(2))
-    monkeypatch.setattr(engine._Sums, "FRESH", fresh)
+    monkeypatch.setattr(cpu._Sums, "FRESH", fresh)
     chain = fast.chain(theta, v, stream(2))
     for _ in range(21):
         chain.step()
     assert_same_states(chain.v, expected)
     assert_sums_are_those_of_the_states(chain, theta)
     if fresh == 1:  # to the bit those of a chain that begins here
-        again = engine._Sums(fast, theta.W, 50).receive(chain.hidden)
+        again = cpu._Sums(fast, theta.W, 50).receive(chain.hidden)
         np.testing.assert_array_equal(chain.to_visible.sums, again)
 
 
 @pytest.mark.parametrize("fresh", [1, 64])
 def test_rounding_errors_do_not_add_up(fresh, fast, monkeypatch):
     """After 500 steps the activations are those of the states to float32."""
-    monkeypatch.setattr(engine._Sums, "FRESH", fresh)
+    monkeypatch.setattr(cpu._Sums, "FRESH", fresh)
     theta, v = make("moderate", 50, 30, 2), random_bits(2, 20, 50, seed=5)
     chain = fast.chain(theta, v, stream(2))
     for _ in range(500):
@@ -347,11 +351,11 @@ def test_rounding_errors_do_not_add_up(fresh, fast, monkeypatch):
 
 def test_sums_are_made_anew_now_and_then(fast, monkeypatch):
     """What is wrong in them is gone after FRESH updates, and not before."""
-    sums = engine._Sums(fast, make("moderate", 50, 30).W, 20)
-    states = engine._bits(random_bits(1, 20, 30, seed=6))
+    sums = cpu._Sums(fast, make("moderate", 50, 30).W, 20)
+    states = cpu._bits(random_bits(1, 20, 30, seed=6))
     right = sums.receive(states).copy()
     sums.x += 0.01
-    for _ in range(engine._Sums.FRESH - 1):
+    for _ in range(cpu._Sums.FRESH - 1):
         np.testing.assert_array_equal(sums.receive(states), right + np.float32(0.01))
     np.testing.assert_allclose(sums.receive(states), right, atol=1e-6)
 
@@ -420,7 +424,7 @@ def test_certain_units_at_the_ends_of_the_generators_range(word):
     """u = 0 and u = 1 − 2⁻²⁴, each about once in 17 million draws, against p = 0 and p = 1."""
     x = np.array([-1000, 1000, -np.inf, np.inf, -200, 200], np.float32)
     words = np.full(8, word, np.uint32)
-    compiled._compare(x, np.float32(1), np.zeros(6, np.float32), words)
+    cpu_kernels._compare(x, np.float32(1), np.zeros(6, np.float32), words)
     assert words[:6].tolist() == [0, 1, 0, 1, 0, 1]
 
 
@@ -448,7 +452,7 @@ def test_replicas_are_independent_to_the_bit(fast, monkeypatch):
     """Side by side or alone, a trial gives the same numbers: also beside one whose units change
     all the time (sums are then made anew), and one whose units never do; and those that are made
     anew because of their age are so at the same steps."""
-    monkeypatch.setattr(engine._Sums, "FRESH", 5)
+    monkeypatch.setattr(cpu._Sums, "FRESH", 5)
     theta = make("moderate", 60, 40, 3)
     theta.W[1] *= 0.01
     theta.b[1], theta.c[1] = 0, 0
@@ -704,7 +708,7 @@ class Counted(ThreadPoolExecutor):
 @pytest.mark.parametrize("threads", [2, 3, 7])
 def test_threads_change_no_bit(threads, monkeypatch):
     """Each kernel, its rows shared out among threads: also more threads than rows."""
-    monkeypatch.setattr(compiled, "_WORTH_SHARING", 0)
+    monkeypatch.setattr(cpu_kernels, "_WORTH_SHARING", 0)
     theta = make("moderate", 33, 18, 2)
     base, v = np.linspace(-2, 2, 33).astype(np.float32), random_bits(2, 3, 33, seed=15)
     hyper, results = hyperparameters(2, 33), []
@@ -736,27 +740,27 @@ def test_as_many_threads_as_the_products_have():
 
 def test_an_error_in_a_thread_is_raised(monkeypatch):
     """Not lost with the thread, and half of the rows with it."""
-    monkeypatch.setattr(compiled, "_WORTH_SHARING", 0)
+    monkeypatch.setattr(cpu_kernels, "_WORTH_SHARING", 0)
 
     def fail(first, last):
         if first:
             raise MemoryError
 
     with ThreadPoolExecutor(2) as pool, pytest.raises(MemoryError):
-        compiled.share_out(pool, 2, fail, 10, 1)
+        cpu_kernels.share_out(pool, 2, fail, 10, 1)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 @pytest.mark.parametrize("rows", [1, 2, 7, 16])
 def test_every_row_is_shared_out_once(rows, threads, monkeypatch):
-    monkeypatch.setattr(compiled, "_WORTH_SHARING", 0)
+    monkeypatch.setattr(cpu_kernels, "_WORTH_SHARING", 0)
     done = np.zeros(rows, int)
 
     def kernel(first, last, array):
         array[first:last] += 1
 
     with ThreadPoolExecutor(threads) as pool:
-        compiled.share_out(pool, threads, kernel, rows, 5, done)
+        cpu_kernels.share_out(pool, threads, kernel, rows, 5, done)
     assert (done == 1).all()
 
 
@@ -771,17 +775,17 @@ def test_compiled_philox_is_philox(draw):
     for k, words in zip(some, expected, strict=True):
         for row in (0, 1, 6):
             got = np.zeros(24, np.uint32)
-            compiled._philox(k, row, np.uint64(draw), got)
+            cpu_kernels._philox(k, row, np.uint64(draw), got)
             np.testing.assert_array_equal(got, words[row])
 
 
 def draw(x, *how):
     """Half a step in which no unit of the other layer has changed."""
     n_replicas, n_rows, width = x.shape
-    W = np.zeros((n_replicas, width // compiled.LANES, 3, compiled.LANES), np.float32)
+    W = np.zeros((n_replicas, width // cpu_kernels.LANES, 3, cpu_kernels.LANES), np.float32)
     state, changes = np.zeros((n_replicas, n_rows, 1), np.uint64), np.zeros((*x.shape[:2], 5))
     received = x, W, state, state.copy(), changes.astype(np.uint32), False
-    compiled.half_step(0, n_replicas * n_rows, received, *how)
+    cpu_kernels.half_step(0, n_replicas * n_rows, received, *how)
 
 
 @pytest.mark.parametrize("width", [1, 3, 4, 5, 31, 32, 33, 63, 64, 65, 130])
@@ -789,7 +793,7 @@ def test_compiled_uniforms_are_the_streams(width):
     """A unit is on where u < ½, for a threshold that rounds nothing; no bit beyond the last."""
     draws = stream(3, 2**32 + 1)
     state = np.full((3, 6, -(-width // 64)), 2**64 - 1, np.uint64)  # to be written over
-    x = np.zeros((3, 6, compiled.LANES * 5), np.float32)
+    x = np.zeros((3, 6, cpu_kernels.LANES * 5), np.float32)
     how = np.float32(1), np.zeros((3, width), np.float32), draws.device_keys, draws.position
     draw(x, *how, state)
     np.testing.assert_array_equal(bits(state, width), draws.uniform(6, width) < 0.5)
@@ -797,7 +801,7 @@ def test_compiled_uniforms_are_the_streams(width):
 
 def test_scale_and_offset_of_a_draw():
     """p = σ(scale · x + offset), the offset a unit's own, and a replica's."""
-    x = np.zeros((2, 2000, compiled.LANES), np.float32)
+    x = np.zeros((2, 2000, cpu_kernels.LANES), np.float32)
     x[:, :, :9] = random_models(9, 4, 17, replicas=2).W.repeat(500, axis=1)
     draws, offset = stream(2), random_models(9, 1, 18, replicas=2, dtype=np.float32).b
     state = np.zeros((2, 2000, 1), np.uint64)
@@ -811,17 +815,17 @@ def test_scale_and_offset_of_a_draw():
 def test_packed_weights(M, N):
     """Every column once, whole or in pieces; then the sum of the rows, and zeros."""
     W = np.random.default_rng(20).random((3, M, N), dtype=np.float32)
-    blocks, lanes = -(-N // compiled.LANES), compiled.LANES
+    blocks, lanes = -(-N // cpu_kernels.LANES), cpu_kernels.LANES
     whole, other = (np.full((3, blocks, M + 2, lanes), np.nan, np.float32) for _ in "ab")
-    compiled.pack(0, 3 * blocks, W, False, whole)
-    compiled.pack(0, 3 * blocks, np.ascontiguousarray(W.transpose(0, 2, 1)), True, other)
+    cpu_kernels.pack(0, 3 * blocks, W, False, whole)
+    cpu_kernels.pack(0, 3 * blocks, np.ascontiguousarray(W.transpose(0, 2, 1)), True, other)
     np.testing.assert_array_equal(whole, other)
     columns = whole.transpose(0, 2, 1, 3).reshape(3, M + 2, blocks * lanes)
     np.testing.assert_array_equal(columns[:, :M, :N], W)
     np.testing.assert_allclose(columns[:, M, :N], W.sum(1), rtol=1e-5)
     assert not columns[:, :, N:].any() and not columns[:, M + 1].any()
     piece = np.zeros_like(whole)
-    compiled.pack(blocks, 2 * blocks, W, False, piece)
+    cpu_kernels.pack(blocks, 2 * blocks, W, False, piece)
     np.testing.assert_array_equal(piece[1], whole[1])
     assert not piece[::2].any()
 
@@ -841,12 +845,12 @@ def test_changes_are_added(n_changed, n_on, fast):
         before[row][rng.permutation(70)[:n_changed]] -= 1
     before = np.abs(before)
     for anew in (False, True):
-        sums = engine._Sums(fast, W, 3)
-        sums.receive(engine._bits(before))
+        sums = cpu._Sums(fast, W, 3)
+        sums.receive(cpu._bits(before))
         sums.x += 1
-        how = engine._bits(now), sums.told, sums.changes
+        how = cpu._bits(now), sums.told, sums.changes
         sums.changes[:] = 10**6  # not to be read as it is
-        compiled.receive(0, 6, sums.x, sums.W, *how, anew)
+        cpu_kernels.receive(0, 6, sums.x, sums.W, *how, anew)
         error = not anew and n_changed <= min(n_on, 70 - n_on) + 2
         np.testing.assert_allclose(sums.sums, now @ W + error, atol=2e-5)
         np.testing.assert_array_equal(bits(sums.told, 70), now)
@@ -874,7 +878,7 @@ def test_statistics(p_on, B, m, n, fast):
 @numba.njit
 def exp_of(x, out):
     for k in range(len(x)):
-        out[k] = compiled._exp(x[k])
+        out[k] = cpu_kernels._exp(x[k])
 
 
 def test_exp_is_accurate():

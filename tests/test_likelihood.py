@@ -7,9 +7,9 @@ import pytest
 from conftest import all_states, joint_log_weights, random_bits, random_models
 from scipy.special import expit, logit, logsumexp
 
-from sdcpd import ROOT, engine, likelihood
-from sdcpd.backend import Stream, key
+from sdcpd import ROOT, engines, likelihood
 from sdcpd.data import bars_and_stripes
+from sdcpd.engines.plain import log_ratio
 from sdcpd.likelihood import (
     Evaluator,
     LogZ,
@@ -19,6 +19,7 @@ from sdcpd.likelihood import (
     mean_field,
     trusted_log_z,
 )
+from sdcpd.philox import Stream, key
 from sdcpd.rbm import Parameters, initialize
 
 # ------------------------------------------------------------------------------- exact
@@ -178,7 +179,7 @@ LOG_WEIGHTS = np.array([0.0, 3.0, 700.0, 1500.0, 1501.0, 1490.0])
 
 def with_log_weights(monkeypatch, log_weights):
     """AIS whose particles end with these weights: one temperature, base and model equal."""
-    monkeypatch.setattr(engine, "log_ratio", lambda x, low, high: log_weights[None])
+    monkeypatch.setattr("sdcpd.engines.plain.log_ratio", lambda x, low, high: log_weights[None])
     theta = Parameters(np.zeros((1, 3, 2)), np.zeros((1, 2)), np.zeros((1, 3)))
     return annealed_log_z(theta, [0.5, 0.5], [key(0)], len(log_weights), 1)
 
@@ -213,7 +214,7 @@ def test_log_ratio_of_softplus(low, high):
     x[0, 1], x[0, 2] = -1000, 1000
     low, high = np.float32(low), np.float32(high)
     with np.errstate(all="raise", under="ignore"):
-        got = engine.log_ratio(x, low, high)
+        got = log_ratio(x, low, high)
     wide = x.astype(np.float64)
     expected = np.logaddexp(0, high * wide) - np.logaddexp(0, low * wide)
     assert got.dtype == np.float64
@@ -223,7 +224,7 @@ def test_log_ratio_of_softplus(low, high):
 def test_log_ratio_of_many_units_does_not_underflow():
     """500 saturated units and few temperatures: a float32 product of the factors is 0."""
     x = np.full((1, 1, 500), -40, np.float32)
-    got = engine.log_ratio(x, np.float32(0), np.float32(0.1))
+    got = log_ratio(x, np.float32(0), np.float32(0.1))
     expected = 500 * (np.logaddexp(0, -4) - np.log(2))
     np.testing.assert_allclose(got, [[expected]], rtol=1e-4)
 
@@ -430,7 +431,7 @@ def test_the_bound_is_tight_where_units_are_independent():
 def test_a_planted_mode_is_found_that_plain_ais_misses(m, n_blocks):
     """Small enough to enumerate, and large: of 10 nats more than all the rest, far from data."""
     theta, images, log_z = planted(m, n_blocks, 10, weight=12 if m == 20 else 3)
-    numba = engine.select("numba")
+    numba = engines.select("numba")
     plain = annealed_log_z(
         numba.prepare(theta), images.mean(0), [key(1)], 100, 10_000 if m == 20 else 1000,
         engine=numba,
@@ -445,7 +446,7 @@ def test_a_planted_mode_is_found_that_plain_ais_misses(m, n_blocks):
 
 def test_without_a_hidden_mode_nothing_changes():
     theta, images, log_z = planted(784, 49, -30)
-    numba = engine.select("numba")
+    numba = engines.select("numba")
     found = trusted_log_z(numba.prepare(theta), images, key(1), engine=numba)
     value, error, *_ = found.bases["data"]
     assert found.agrees and found.bound <= log_z

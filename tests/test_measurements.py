@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from conftest import random_models, run_of
 
-from sdcpd.engine import PLAIN
+from sdcpd.engines.plain import PLAIN
 from sdcpd.measurements import FILES, Measurements, models
 
 COLUMNS = ["algorithm", "trial", "value"]

@@ -8,7 +8,7 @@ import yaml
 from project import copy_project, jobs, run
 from snakemake.cli import get_argument_parser
 
-from sdcpd import ROOT, engine
+from sdcpd import ROOT, engines
 
 PROFILES = {path.parent.name: path for path in (ROOT / "workflow/profiles").glob("*/config.yaml")}
 SETTINGS = {name: yaml.safe_load(path.read_text()) for name, path in PROFILES.items()}
@@ -60,7 +60,7 @@ def test_every_rule_that_uses_a_gpu_has_its_own_resources_on_slurm():
 def test_slurm_profile_names_an_engine():
     (path,) = SLURM["configfile"]
     (backend,) = yaml.safe_load((ROOT / path).read_text()).values()
-    assert backend in engine.NAMES
+    assert backend in engines.NAMES
 
 
 @needs_slurm
@@ -83,7 +83,7 @@ def test_engine_of_other_machines_must_be_named(tmp_path):
 
 
 def test_engine_of_this_machine_is_tried_here():
-    if engine.gpu_problem() is None:
+    if engines.gpu_problem() is None:
         pytest.skip("there is a GPU here")
     status, printed = run(ROOT, "-n", config=["backend=cupy"])
     assert status != 0 and "backend cupy asked for, but" in printed

@@ -9,10 +9,10 @@ import pytest
 from conftest import random_bits, random_models, run_of
 from scipy.special import expit
 
-from sdcpd import data, engine, quality
-from sdcpd.backend import Stream, key
+from sdcpd import data, quality
 from sdcpd.data import Dataset, Labelled
-from sdcpd.engine import Engine
+from sdcpd.engines.plain import Engine
+from sdcpd.philox import Stream, key
 from sdcpd.quality import Nearest, sharpness
 from sdcpd.rbm import Parameters
 
@@ -304,7 +304,7 @@ def test_the_compiled_engine_measures_one_at_a_time_what_all_together_are(
     plain = measure(different(), tmp_path / "numpy")
     seen = generated(monkeypatch)
     together = measure(different(), tmp_path / "together", backend="numba")
-    monkeypatch.setattr(engine, "IN_CACHE", 11)  # of 12 weights
+    monkeypatch.setattr("sdcpd.engines.cpu.IN_CACHE", 11)  # of 12 weights
     alone = measure(different(), tmp_path / "alone", backend="numba")
     assert seen == [6, *[1] * 6]
     pd.testing.assert_frame_equal(alone, together)

@@ -15,7 +15,8 @@ from conftest import random_bits
 
 from sdcpd import ROOT, data, runs, snapshots
 from sdcpd.algorithms import ALGORITHMS
-from sdcpd.engine import PLAIN, Engine
+from sdcpd.engines.plain import PLAIN, Engine
+from sdcpd.progress import Progress
 from sdcpd.sources import source_hash
 
 HYPER = {name: {"learning_rate": 0.1} for name in ALGORITHMS}
@@ -376,7 +377,7 @@ def once(monkeypatch, owner, name, when):
 @pytest.mark.parametrize(
     ("owner", "name", "when", "resumed_at"),
     [
-        (runs.Progress, "update", lambda self, done: done == 5, 3),
+        (Progress, "update", lambda self, done: done == 5, 3),
         (runs.Evaluator, "__call__", lambda self, theta, rows, update: update == 6, 3),
         (runs, "save", lambda run, folder: True, 6),  # a full disk: training is not repeated
     ],
@@ -416,7 +417,7 @@ def test_prolonged_runs_are_those_made_at_once(algorithm, tmp_path, monkeypatch)
     for stage in stages[:-1]:
         resumed_at.append(execute(algorithm, tmp_path, **LONGER | stage).wall["resumed_at_update"])
     assert resumed_at == [0, 3, 9]
-    once(monkeypatch, runs.Progress, "update", lambda self, done: done == 17)
+    once(monkeypatch, Progress, "update", lambda self, done: done == 17)
     with pytest.raises(Interruption):
         execute(algorithm, tmp_path, **LONGER | stages[-1])
     prolonged = execute(algorithm, tmp_path, **LONGER | stages[-1])
@@ -510,7 +511,7 @@ def test_models_on_the_way_are_kept(tmp_path):
 
 @pytest.mark.parametrize("changes", [rate(0.2), {"seed": 2}], ids=str)
 def test_checkpoint_of_other_settings_is_neither_used_nor_lost(changes, tmp_path, monkeypatch):
-    once(monkeypatch, runs.Progress, "update", lambda self, done: done == 5)
+    once(monkeypatch, Progress, "update", lambda self, done: done == 5)
     with pytest.raises(Interruption):
         execute(folder=tmp_path)
     (theirs,) = tmp_path.glob("checkpoint-*.npz")
@@ -527,7 +528,7 @@ def test_checkpoint_of_other_settings_is_neither_used_nor_lost(changes, tmp_path
 
 
 def test_a_folder_with_its_own_checkpoint_only_is_not_refused(tmp_path, monkeypatch):
-    once(monkeypatch, runs.Progress, "update", lambda self, done: done == 5)
+    once(monkeypatch, Progress, "update", lambda self, done: done == 5)
     with pytest.raises(Interruption):
         execute(folder=tmp_path)
     assert execute(folder=tmp_path, refuse_used=True).wall["resumed_at_update"] == 3
@@ -557,7 +558,7 @@ def test_two_trainings_into_one_folder(tmp_path, monkeypatch):
                 execute(folder=tmp_path, seed=5)
             told.append(str(error.value))
 
-    monkeypatch.setattr(runs.Progress, "update", look)
+    monkeypatch.setattr(Progress, "update", look)
     assert_equal(execute(folder=tmp_path), execute())
     assert str(tmp_path) in told[0] and "\n" not in told[0]
 
@@ -581,7 +582,7 @@ def test_equal_settings_train_the_same_model(algorithm, tmp_path, monkeypatch):
     assert_equal(runs.execute(other, tmp_path / "other", "numpy"), expected)
     for name in ("run.json", "curve.csv", "models.npz"):
         assert (tmp_path / "other" / name).read_bytes() == (tmp_path / "given" / name).read_bytes()
-    once(monkeypatch, runs.Progress, "update", lambda self, done: done == 5)
+    once(monkeypatch, Progress, "update", lambda self, done: done == 5)
     with pytest.raises(Interruption):
         runs.execute(given, tmp_path / "resumed", "numpy")
     resumed = runs.execute(other, tmp_path / "resumed", "numpy")
@@ -599,7 +600,7 @@ def test_run_file_names_the_engine(name, tmp_path):
 
 def test_checkpoint_of_another_engine_is_not_used(tmp_path, monkeypatch):
     """Engines round differently: half a run of each is no run that anyone can repeat."""
-    once(monkeypatch, runs.Progress, "update", lambda self, done: done == 5)
+    once(monkeypatch, Progress, "update", lambda self, done: done == 5)
     with pytest.raises(Interruption):
         execute(folder=tmp_path)
     run = runs.execute(settings(), tmp_path, "numba")
@@ -728,7 +729,7 @@ def test_interrupted_between_groups(room_for_two, tmp_path, monkeypatch):
         if len(done) == 11:  # 6 updates of the first group, 5 of the second
             raise Interruption
 
-    monkeypatch.setattr(runs.Progress, "update", fail)
+    monkeypatch.setattr(Progress, "update", fail)
     folder = tmp_path / "run"
     with pytest.raises(Interruption):
         execute("pcd", folder, trials=4)
@@ -904,7 +905,7 @@ def test_interrupted_sweep_goes_on(tmp_path, monkeypatch):
     undisturbed = execute_sweep(given, tmp_path)
     written = (tmp_path / "curve.csv.gz").read_bytes()
     folder = tmp_path / "again"
-    once(monkeypatch, runs.Progress, "update", lambda self, done: done == 5)
+    once(monkeypatch, Progress, "update", lambda self, done: done == 5)
     with pytest.raises(Interruption):
         execute_sweep(given, folder)
     assert len(list(folder.rglob("*.npz"))) == 1
@@ -979,7 +980,7 @@ def clock(monkeypatch):
 
 def test_progress_says_share_and_time_left(clock, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SDCPD_PROGRESS_LOG", str(tmp_path / "log"))
-    progress = runs.Progress("a title", 100, every=10)
+    progress = Progress("a title", 100, every=10)
     for done in range(41, 51):  # goes on from 40 after an interruption; one update a second
         clock.now += 1
         progress.update(done)

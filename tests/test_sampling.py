@@ -4,8 +4,8 @@ import numpy as np
 from conftest import joint_probabilities, random_models
 from scipy.stats import chisquare
 
-from sdcpd.backend import Stream, key
-from sdcpd.engine import PLAIN
+from sdcpd.engines.plain import PLAIN
+from sdcpd.philox import Stream, key
 from sdcpd.rbm import Parameters
 from sdcpd.sampling import generate
 

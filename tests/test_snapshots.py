@@ -6,7 +6,7 @@ from conftest import random_models
 from test_runs import settings
 
 from sdcpd import data, runs, snapshots
-from sdcpd.engine import Engine
+from sdcpd.engines.plain import Engine
 from sdcpd.snapshots import Snapshots
 
 

@@ -1,5 +1,6 @@
 """What a notebook's result depends on is found in its code."""
 
+import ast
 import json
 import shutil
 import subprocess
@@ -7,10 +8,11 @@ import sys
 
 import pytest
 
+import sdcpd
 from sdcpd import ROOT, sources
 
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
-TRAINING = {"training.py", "algorithms.py", "rbm.py", "engine.py", "compiled.py", "kernels.cu"}
+TRAINING = {"training.py", "algorithms.py", "rbm.py", "plain.py", "cpu_kernels.py", "kernels.cu"}
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +38,7 @@ def test_every_module_that_a_notebook_loads_is_found(name):
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_kernels_and_lazy_imports_are_found(name):
     found = {file.rpartition("/")[2] for file in sources.sources_of(f"notebooks/{name}.ipynb")}
-    assert {*TRAINING, "__init__.py"} <= found  # engine.py imports compiled.py when asked to
+    assert {*TRAINING, "__init__.py"} <= found  # cpu.py imports its kernels when asked to
     assert "cli.py" not in found
     assert ("published_curves_2019.csv" in found) == (name in ("curves", "tune", "claims"))
 
@@ -81,3 +83,25 @@ for path in sorted(sources.PACKAGE.rglob("*.[pc][yu]")):
     first, *others = printed.splitlines()
     changed = {name for name, found in map(str.split, others) if found != first}
     assert changed == {*sources.sources_of_module("runs")} and len(changed) < len(others)
+
+
+def test_the_module_map_is_that_of_the_imports():
+    """Every module is in it, and each imports only from those above it."""
+    rows = [line.split() for line in sdcpd.__doc__.splitlines()]
+    between = [n for n, row in enumerate(rows) if row and set(row[0]) == {"="}]
+    order = [row[0] for row in rows[between[0] + 1 : between[1]]]
+    there = {p.stem if p.is_file() else p.name for p in sources.PACKAGE.iterdir()}
+    assert {*order} == there - {"__init__", "__main__", "__pycache__"} and len({*order}) == len(
+        order
+    )
+    for position, name in enumerate(order):
+        path = sources.PACKAGE / name
+        files = [path.with_suffix(".py")] if not path.is_dir() else sorted(path.glob("*.py"))
+        for file in files:
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ImportFrom) and node.level == 1 + (
+                    file.parent != sources.PACKAGE
+                ):
+                    used = [node.module] if node.module else [alias.name for alias in node.names]
+                    known = {each.split(".")[0] for each in used} & {*order}
+                    assert known <= {*order[:position]}, (file.name, known - {*order[:position]})

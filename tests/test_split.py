@@ -8,20 +8,22 @@ import pandas as pd
 import pytest
 from conftest import random_bits, random_models
 
-from sdcpd import ROOT, backend, runs
+from sdcpd import ROOT, device, runs
 from sdcpd.algorithms import ALGORITHMS, Hyperparameters
-from sdcpd.backend import Stream, key, to_host
 from sdcpd.data import bars_and_stripes
-from sdcpd.engine import PLAIN, SHARE, replica_bytes, select
+from sdcpd.device import to_host
+from sdcpd.engines import select
+from sdcpd.engines.gpu import CupyDevice, SplitEngine
+from sdcpd.engines.plain import PLAIN, SHARE, replica_bytes
 from sdcpd.likelihood import Evaluator, annealed_log_z, exact_log_z
+from sdcpd.philox import Stream, key
 from sdcpd.rbm import initialize
 from sdcpd.sampling import generate
-from sdcpd.split import CupyDevice, SplitEngine
 from sdcpd.training import Checkpoint, Task, train
 
 R, B, N, M = 3, 7, 13, 19  # none a multiple of anything
 KEYS = [key("split", replica) for replica in range(R)]
-NO_GPU = backend.gpu_problem()
+NO_GPU = device.gpu_problem()
 GPU = pytest.param("gpu", marks=pytest.mark.skipif(bool(NO_GPU), reason=f"needs a GPU: {NO_GPU}"))
 
 
@@ -273,10 +275,10 @@ def test_jobs_that_share_a_gpu_share_its_memory(strict_cupy, monkeypatch):
     alone = engine.capacity(*size)
     monkeypatch.setenv("SDCPD_GPU_SHARE", "0.25")
     assert 4 * engine.capacity(*size) < alone < 4.2 * (engine.capacity(*size) + 1)
-    own, free = strict_cupy.zeros(10**7), backend.free_memory(strict_cupy)
+    own, free = strict_cupy.zeros(10**7), device.free_memory(strict_cupy)
     assert free == pytest.approx(0.25 * strict_cupy.TOTAL - own.nbytes, rel=1e-3)
     monkeypatch.setattr(strict_cupy.cuda.runtime, "memGetInfo", lambda: (10**9, 80 * 10**9))
-    assert backend.free_memory(strict_cupy) == 10**9  # the others took more than theirs
+    assert device.free_memory(strict_cupy) == 10**9  # the others took more than theirs
 
 
 @pytest.mark.parametrize("name", ["cupy", "cupy_float32"])
@@ -342,11 +344,13 @@ def test_kernels_compile_for_a_gpu(architecture, tmp_path):
     """By the CUDA compiler, where there is one: what the emulator cannot see."""
     if shutil.which("nvcc") is None:
         pytest.skip("needs nvcc")
-    source = ROOT / "src/sdcpd/kernels.cu"
+    source = ROOT / "src/sdcpd/engines/kernels.cu"
     command = ["nvcc", f"-arch=sm_{architecture}", "-cubin", "-o", tmp_path / "k.cubin", source]
     subprocess.run(command, check=True)
 
 
 def test_constants_agree_with_the_kernels():
-    source = (ROOT / "src/sdcpd/kernels.cu").read_text(encoding="ascii")  # as the compiler wants it
+    source = (ROOT / "src/sdcpd/engines/kernels.cu").read_text(
+        encoding="ascii"
+    )  # as the compiler wants it
     assert CupyDevice.threads <= 256 and "#define MAX_THREADS 256" in source

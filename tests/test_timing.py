@@ -7,7 +7,7 @@ import pytest
 
 from sdcpd import ROOT, data, timing
 from sdcpd.algorithms import ALGORITHMS
-from sdcpd.engine import select
+from sdcpd.engines import select
 from sdcpd.rbm import Parameters
 
 MODEL = {

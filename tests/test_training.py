@@ -9,10 +9,10 @@ from conftest import random_bits
 
 from sdcpd import training
 from sdcpd.algorithms import ALGORITHMS, Hyperparameters
-from sdcpd.backend import Stream, key
 from sdcpd.data import bars_and_stripes
-from sdcpd.engine import select
+from sdcpd.engines import select
 from sdcpd.likelihood import Evaluator
+from sdcpd.philox import Stream, key
 from sdcpd.rbm import initialize
 from sdcpd.training import Checkpoint, Task, train, updates_per_epoch
 

@@ -3,11 +3,13 @@
 The modules, in the order in which data flows through them; each imports only from those above it:
 
 ==============  ==========================================================================
-kernels         the GPU kernels
-backend         NumPy or CuPy, chosen once; the counter-based random numbers of both
 files           files that are there whole or not at all
+progress        what is said to whoever waits
+philox          the counter-based random numbers that everything shares
+device          NumPy or CuPy, and whether a GPU can be used
 data            the datasets as arrays of {0, 1}: catalogue, readers, own files, downloads
-rbm             the model: parameters, conditionals, Gibbs chain, free energy
+rbm             the model: parameters, conditionals, free energy
+engines         the operations that take the time: plain, for a CPU, for a GPU; the choice
 algorithms      the five learning algorithms, each beside the paper's pseudo-code
 training        epochs, mini-batches, evaluation points, checkpoints and resume
 likelihood      exact log Z, annealed importance sampling, average log-likelihood
@@ -22,7 +24,8 @@ compare         speed, end, epochs saved
 tuning          equal tuning: the best settings of every algorithm
 claims          the verdict on each claim of the paper
 measurements    tables about finished models, kept row by row
-repeat          log Z estimated again, the beginning of a run trained again
+modes           what plain AIS does not see of a model
+repeat          the beginning of an archived run trained again
 quality         how sharp and diverse generated images are
 timing          operations and seconds of an update, one model at a time (Table 1)
 plots           the paper's figures and tables from run files

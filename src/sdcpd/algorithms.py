@@ -5,9 +5,10 @@ Every algorithm is a pure function
     step(theta, state, v, hyper, stream, engine) -> theta, state
 
 ``theta`` are the Parameters of R models, ``v`` (R, B, m) their mini-batches, ``hyper`` a
-Hyperparameters, ``stream`` the random numbers, and ``engine`` computes (engine.py says what each
-of its operations means). ``state`` is what an algorithm keeps from one mini-batch to the next: a
-named tuple of arrays with a leading replica axis; None before the first, or where it keeps nothing.
+Hyperparameters, ``stream`` the random numbers, and ``engine`` computes (engines/plain.py says what
+each of its operations means). ``state`` is what an algorithm keeps from one mini-batch to the next:
+a named tuple of arrays with a leading replica axis; None before the first, or where it keeps
+nothing.
 
 In the pseudo-code f̂′(θ, ṽ) = −E_{p(h|ṽ)}[∇E(ṽ, h)] (eq. 7) and ∇g (eq. 6) are means over the
 mini-batch, ``engine.statistics``; the K transitions v → h → v of eq. 7 are ``engine.gibbs``.
@@ -17,8 +18,8 @@ mini-batch, ``engine.statistics``; the K transitions v → h → v of eq. 7 are 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .backend import array_module
-from .engine import PLAIN
+from .device import array_module
+from .engines.plain import PLAIN
 from .rbm import Parameters
 
 

@@ -17,9 +17,9 @@ import pandas as pd
 
 from . import compare, intervals, sampling
 from .algorithms import LABELS
-from .backend import key
 from .data import bars_and_stripes
-from .engine import PLAIN
+from .engines.plain import PLAIN
+from .philox import key
 
 AS_PUBLISHED = "as_published"
 SAMPLES = 100  # images of each trial, for the share of valid patterns

@@ -99,7 +99,7 @@ def _main(arguments):
 
 
 def _fail(message, status=2):
-    from .backend import columns
+    from .progress import columns
 
     over_progress = "\r\033[K" if columns() else ""
     sys.stderr.write(f"{over_progress}sdcpd: {' '.join(str(message).splitlines())}\n")
@@ -158,9 +158,10 @@ def evaluate(options):
     """Average log-likelihood of the final models of a run, with random numbers of its own."""
     import pandas as pd
 
-    from . import backend, engine, runs
+    from . import engines, philox
     from .likelihood import Evaluator
     from .measurements import models, side_by_side, stack
+    from .progress import Progress
 
     run = _load_run(options.run)
     settings, name = run.settings, options.data or run.settings["dataset"]
@@ -171,13 +172,13 @@ def evaluate(options):
     if visible != pixels:
         has = f"images of {name} have {pixels} pixels, but the models {visible} visible units"
         raise CommandError(f"{has}: give other --data")
-    ais, chosen = _ais(options, settings["ais"]), engine.select(options.backend)
+    ais, chosen = _ais(options, settings["ais"]), engines.select(options.backend)
     train, valid, test = (a if a is None else chosen.xp.asarray(a) for a in dataset[:3])
     fields = "evaluate", _sha256(run) or settings["dataset"], settings["algorithm"]
-    progress = runs.Progress(f"{Path(name).name} log Z", len(run.trials))
+    progress = Progress(f"{Path(name).name} log Z", len(run.trials))
 
     def keys(trial, _):
-        return backend.key(options.seed, *fields, trial)
+        return philox.key(options.seed, *fields, trial)
 
     evaluator = Evaluator(train, test, keys, ais, progress.note, chosen, valid)
     alive, found = models([run], len(run.trials)), {}
@@ -238,13 +239,15 @@ def bench(options):
     import numpy as np
     import pandas as pd
 
-    from . import engine, runs, timing
+    from . import engines, timing
     from .algorithms import LABELS
-    from .backend import key, synchronize
+    from .device import synchronize
     from .likelihood import annealed_log_z
+    from .philox import key
+    from .progress import Progress
     from .rbm import initialize
 
-    chosen, K = engine.select(options.backend), options.n_gibbs_steps
+    chosen, K = engines.select(options.backend), options.n_gibbs_steps
     d = next(n for n in (6, 5, 4, 3, 2, 1) if K % n == 0)  # the paper's 6 where K = 24
     model = options.visible, options.n_hidden, options.batch_size, K, d, K // d
     mean = np.full(options.visible, timing.ON)
@@ -262,7 +265,7 @@ def bench(options):
 
     what = [(f"{LABELS[name]}, an update", of_update, name, 1) for name in LABELS]
     what.append(("AIS, 100 particles × 1,000 temperatures", of_temperature, None, 1000))
-    progress, rows = runs.Progress("bench", len(what)), []
+    progress, rows = Progress("bench", len(what)), []
     for label, seconds, name, times in what:
         n = max(1, round(options.seconds / seconds(2, name)))
         rows.append((label, 1000 * times * seconds(n, name)))
@@ -389,13 +392,14 @@ def _check_writable(folder):
 
 def _generate(run, n_images, n_steps, seed, backend_name):
     """Images (N, rows, columns) of the best model."""
-    from . import backend, engine, runs, sampling
+    from . import engines, philox, sampling
+    from .progress import Progress
 
-    chosen, s = engine.select(backend_name), run.settings
+    chosen, s = engines.select(backend_name), run.settings
     theta = run.best()[0].map(chosen.xp.asarray)
     named = _sha256(run) or s["dataset"]
-    key = backend.key(seed, "samples", named, s["algorithm"], s["n_hidden"])  # as the notebook's
-    progress = runs.Progress("samples", n_steps)
+    key = philox.key(seed, "samples", named, s["algorithm"], s["n_hidden"])  # as the notebook's
+    progress = Progress("samples", n_steps)
     (images,) = sampling.generate(theta, [key], n_images, n_steps, progress.update, chosen)
     progress.update(n_steps)
     progress.close()

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .backend import Stream, array_module, to_host
-from .backend import key as key_of
-from .engine import PLAIN
+from .device import array_module, to_host
+from .engines.plain import PLAIN
+from .philox import Stream
+from .philox import key as key_of
 from .rbm import (
     Parameters,
     hidden_probability,
@@ -82,7 +83,7 @@ def annealed_log_z(
         Number of intermediate distributions, the two ends not counted as one.
     report : callable (float), optional
         Called now and then with the share that is done.
-    engine : engine.Engine
+    engine : engines.plain.Engine
         What moves and weighs the particles, by ``Chain.anneal``.
 
     Returns

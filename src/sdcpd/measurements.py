@@ -28,7 +28,7 @@ class Measurements:
     folder : path
     columns : list of str
     finished : list of runs.Run
-    engine : engine.Engine
+    engine : engines.plain.Engine
         What computes, for ``about.json``.
     **how
         What the rows depend on besides; those made otherwise are not kept.

@@ -7,12 +7,13 @@ largest weight that chains from images and from noise find, and how many of both
 
 import numpy as np
 
-from . import ROOT, backend, data, engine, runs
-from .backend import to_host
+from . import ROOT, data, engines, philox
+from .device import to_host
 from .files import whole_file
 from .likelihood import DISTINCT, TO_TELL, Evaluator, find_modes, mean_field
 from .measurements import FILES as TABLES
 from .measurements import Measurements
+from .progress import Progress
 from .quality import Nearest
 
 COLUMNS = [
@@ -51,7 +52,7 @@ def measure(
         chains (of either kind), from_images, from_noise: how many of them end in the mode;
         distance of the mode to the nearest training image (pixels). NaN: no such images.
     """
-    chosen = engine.select(backend_name)
+    chosen = engines.select(backend_name)
     how = {"seed": seed, "n_chains": n_chains, "n_steps": n_steps}
     measurements = Measurements(folder, COLUMNS, finished, chosen, **how)
     best = [(run, *run.best()) for run in finished]
@@ -69,12 +70,12 @@ def measure(
     train, test = (chosen.xp.asarray(part) for part in (dataset.train, dataset.test))
     nearest = Nearest(dataset.train, chosen.xp)
     measurements.about["distance"] = float(nearest(dataset.test)[1].mean())
-    progress = runs.Progress(f"modes {settings['dataset']}", len(todo))
+    progress = Progress(f"modes {settings['dataset']}", len(todo))
     images = _images(measurements)
     for done, (run, theta, trial, number) in enumerate(todo):
         name = run.settings["algorithm"]
         theta = chosen.prepare(theta.map(chosen.xp.asarray))
-        key = backend.key(seed, "modes", settings["dataset"], name, trial, number)
+        key = philox.key(seed, "modes", settings["dataset"], name, trial, number)
         evaluate = Evaluator(
             *(train, test, lambda *_, key=key: key, run.settings["ais"]),
             report=progress.note,

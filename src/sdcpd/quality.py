@@ -11,9 +11,11 @@ The paper judges by eye (section 4.3.2, Figure 5). These numbers stand in for th
 import numpy as np
 from scipy.stats import entropy
 
-from . import ROOT, backend, data, engine, rbm, runs, sampling
-from .backend import Stream, to_host
+from . import ROOT, data, engines, philox, rbm, sampling
+from .device import to_host
 from .measurements import Measurements, models, side_by_side, stack
+from .philox import Stream
+from .progress import Progress
 
 COLUMNS = ["algorithm", "trial", "n_images", "n_steps"]
 COLUMNS += ["sharpness", "entropy", "largest", "distance"]
@@ -43,7 +45,7 @@ def measure(
     DataFrame
         algorithm, trial, n_images, n_steps, sharpness, entropy, largest, distance.
     """
-    chosen = engine.select(backend_name)
+    chosen = engines.select(backend_name)
     size = {"n_images": n_images, "n_steps": n_steps}
     measurements = Measurements(folder, COLUMNS, finished, chosen, seed=seed, **size)
 
@@ -73,13 +75,13 @@ def measure(
         "real": describe(_spread(dataset.test, n_images)),
         "accuracy": _accuracy(classifier, labelled),
     }
-    progress = runs.Progress(f"samples {settings['dataset']}", len(todo) * n_steps)
+    progress = Progress(f"samples {settings['dataset']}", len(todo) * n_steps)
     done = 0
     for part in side_by_side(todo, chosen, n_images, on_cpu=max(1, len(todo))):
         theta = stack(part, chosen.xp)
 
         def keys(name, part=part):
-            return [backend.key(seed, name, settings["dataset"], *what(*m).values()) for m in part]
+            return [philox.key(seed, name, settings["dataset"], *what(*m).values()) for m in part]
 
         def report(step, done=done, part=part):
             progress.update(done * n_steps + step * len(part))

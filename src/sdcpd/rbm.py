@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from .backend import array_module, random_words
+from .device import array_module
+from .philox import random_words
 
 WEIGHT_STD = 0.01  # of the initial weights, section 4.1 of the paper
 MEAN_CLIP = 0.001  # pixels that never change would give an infinite bias

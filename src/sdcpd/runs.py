@@ -44,12 +44,12 @@ from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
-from . import ROOT, __version__, archive, backend, data, engine, training
+from . import ROOT, __version__, archive, data, device, engines, philox, training
 from .algorithms import ALGORITHMS, Hyperparameters
 from .files import whole_file
 from .likelihood import Evaluator
+from .progress import Progress
 from .rbm import Parameters, initialize
 from .snapshots import NAME as SNAPSHOTS
 from .snapshots import Snapshots
@@ -156,7 +156,7 @@ def execute(
     folder : path, optional
         Where the run file is written.
     backend_name : str
-        Name of an engine, see ``engine.choose``.
+        Name of an engine, see ``engines.choose``.
     data_folder : path
     trials : range, optional
         Their numbers. Default: all. Fewer give a part of the run, see ``merge``.
@@ -175,7 +175,7 @@ def execute(
 
     Raises
     ------
-    RunError, data.DataError, backend.BackendError
+    RunError, data.DataError, device.BackendError
         One line that says what is wrong and what to do.
     """
     settings = canonical(settings)
@@ -239,7 +239,7 @@ class _Trainer:
 
     def __init__(self, settings, backend_name, data_folder, folder=None, keep=()):
         self.settings, self.folder, self.keep = settings, folder and Path(folder), keep
-        self.engine = engine.select(backend_name)
+        self.engine = engines.select(backend_name)
         self.dataset = data.load(settings["dataset"], data_folder)
         self.named = self.dataset.sha256 or settings["dataset"]  # in random keys
         self.points = evaluation_updates(settings, len(self.dataset.train))
@@ -331,7 +331,7 @@ class _Trainer:
         if trial == 0:
             pictures.take(model, update, epoch)
         if epoch in self.keep:
-            arrays = {name: backend.to_host(getattr(model, name))[0] for name in "Wbc"}
+            arrays = {name: device.to_host(getattr(model, name))[0] for name in "Wbc"}
             with whole_file(self.folder / f"model-{epoch:g}-{trial}.npz", "wb") as file:
                 np.savez(file, **arrays)
 
@@ -363,7 +363,7 @@ class _Trainer:
         """The random key of the chains of a replica, or of its AIS."""
         s, (values, trial) = self.settings, replica
         of_chains = s["algorithm"], s["n_hidden"], s["n_gibbs_steps"], values
-        return backend.key(s["seed"], what, self.named, *of_chains, trial, *fields)
+        return philox.key(s["seed"], what, self.named, *of_chains, trial, *fields)
 
     def _keys(self, replicas):
         """Of initial models, order of the images, pixels, chains. The first three are the same for
@@ -371,9 +371,9 @@ class _Trainer:
         seed, named, trials = self.settings["seed"], self.named, [trial for _, trial in replicas]
         n_hidden = self.settings["n_hidden"]
         return {
-            "init": [backend.key(seed, "init", named, n_hidden, trial) for trial in trials],
-            "order": np.array([backend.key(seed, "order", named, trial) for trial in trials]),
-            "pixels": np.array([backend.key(seed, "pixels", named, trial) for trial in trials]),
+            "init": [philox.key(seed, "init", named, n_hidden, trial) for trial in trials],
+            "order": np.array([philox.key(seed, "order", named, trial) for trial in trials]),
+            "pixels": np.array([philox.key(seed, "pixels", named, trial) for trial in trials]),
             "chain": np.array([self._key("chain", replica) for replica in replicas]),
         }
 
@@ -733,51 +733,3 @@ def _reading(folder):
         raise RunError(f"{folder}: {Path(error.filename).name} is missing: run it again") from error
     except (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile, zlib.error) as error:
         raise RunError(f"{folder}: damaged run file: delete it and run again") from error
-
-
-# ----------------------------------------------------------------------------- progress
-
-
-class Progress:
-    """A line now and then with the share done and the time left.
-
-    Where it goes: see ``backend.say``.
-
-    Parameters
-    ----------
-    title : str
-    total : int
-    every : float, optional
-        Seconds between lines. Default: 10, and less on a terminal, where one takes another's place.
-    """
-
-    def __init__(self, title, total, every=None):
-        columns = backend.columns()
-        self.width = max(columns - len(title) - 20, 20) if columns else 70  # of the meter
-        self.title, self.total, self.every = title, total, every or (0.5 if columns else 10)
-        self.started = self.last = time.monotonic()
-        self.first = None  # where this session began: an interrupted run does not begin at 0
-        self.done = 0
-
-    def update(self, done):
-        """Say that ``done`` of ``total`` are done."""
-        self.first = done - 1 if self.first is None else self.first
-        self.done = done
-        self._line()
-
-    def note(self, share):
-        """Say how much of an evaluation is done."""
-        self._line(f"evaluation {share:.0%}")
-
-    def close(self):
-        """The last line."""
-        self._line("finished", force=True)
-
-    def _line(self, note="", force=False):
-        now = time.monotonic()
-        if not force and now - self.last < self.every:
-            return
-        self.last = now
-        elapsed, first = now - self.started, self.first or 0
-        meter = tqdm.format_meter(self.done, self.total, elapsed, ncols=self.width, initial=first)
-        backend.say(f"{self.title}: {meter} {note}".rstrip(), passing=not force)

@@ -11,7 +11,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from . import rbm
-from .backend import to_host
+from .device import to_host
 from .files import whole_file
 from .rbm import Parameters
 

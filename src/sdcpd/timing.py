@@ -11,10 +11,11 @@ import numpy as np
 from . import ROOT
 from .algorithms import ALGORITHMS, Hyperparameters
 from .archive import ArchiveError
-from .backend import Stream, key, synchronize
 from .data import DataError, load
-from .engine import PLAIN
+from .device import synchronize
+from .engines.plain import PLAIN
 from .files import whole_file
+from .philox import Stream, key
 from .rbm import initialize
 from .runs import RunError, provenance
 from .runs import load as load_run

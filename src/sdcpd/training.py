@@ -13,9 +13,10 @@ from zipfile import BadZipFile
 import numpy as np
 
 from .algorithms import ALGORITHMS, Hyperparameters
-from .backend import Stream, synchronize, to_host
-from .engine import PLAIN, Engine
+from .device import synchronize, to_host
+from .engines.plain import PLAIN, Engine
 from .files import whole_file
+from .philox import Stream
 from .rbm import Parameters
 
 CHECKPOINTS = "checkpoint-*.npz"  # what they are called

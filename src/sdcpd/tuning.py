@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from . import ROOT, compare, engine, runs
+from . import ROOT, compare, engines, runs
 from .algorithms import LABELS
 from .experiments import CONFIG, TUNED, step_matched
 from .files import whole_file
@@ -46,7 +46,7 @@ def execute(settings, folder, backend_name="auto", data_folder=ROOT / "data"):
     grid, epochs = settings["hyperparameters"], settings["epochs"]
     of_each = {name: value for name, value in settings.items() if name != "rounds"}
     where = {"backend_name": backend_name, "data_folder": data_folder, "checkpoints_in": folder}
-    on_gpu = engine.select(backend_name).name.startswith("cupy")
+    on_gpu = engines.select(backend_name).name.startswith("cupy")
     found, going_on = {}, [*range(len(grid))]
     for end, n in [*rounds, [epochs, 0]]:
         values = [grid[i] for i in going_on]

@@ -15,7 +15,7 @@ from jsonschema.exceptions import best_match
 from snakemake.exceptions import WorkflowError
 
 import sdcpd
-from sdcpd import data, engine, experiments
+from sdcpd import data, engines, experiments
 from sdcpd.sources import content_of, sources_of, sources_of_module
 
 sys.path[:0] = ["workflow", "workflow/scripts"]
@@ -58,11 +58,11 @@ def choose_engine():
     name = config["backend"]
     if not workflow.is_main_process:
         name = os.environ.get("SDCPD_BACKEND", name)
-    if name in engine.NAMES and (SUBMITTED or not workflow.is_main_process):
+    if name in engines.NAMES and (SUBMITTED or not workflow.is_main_process):
         return name, "as named, not tried on this machine"
     try:
-        return engine.choose_apart(name)
-    except engine.BackendError as error:
+        return engines.choose_apart(name)
+    except engines.BackendError as error:
         raise WorkflowError(str(error))
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from ..backend import key, random_words
+from ..philox import key, random_words
 from .catalogue import DataError
 
 GREY_THRESHOLD = 128  # a Kannada-MNIST pixel this bright or brighter is on

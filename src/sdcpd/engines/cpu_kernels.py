@@ -57,7 +57,7 @@ def _kernel(**options):
 def forget():
     """Delete the machine code that is kept; whether there was any."""
     folders = {k.stats.cache_path for k in globals().values() if hasattr(k, "stats")} - {None}
-    files = [file for folder in folders for file in Path(folder).glob("compiled.*.nb[ci]")]
+    files = [file for folder in folders for file in Path(folder).glob("cpu_kernels.*.nb[ci]")]
     for file in files:
         file.unlink(missing_ok=True)
     return bool(files)
@@ -203,7 +203,7 @@ def receive(first, last, x, W, state, told, changes, anew):
 def half_step(first, last, received, scale, offset, keys, draw, target):
     """``receive``, and then draw the states ``target``, 1 with probability σ(scale · x + offset).
 
-    ``offset`` (R, N); ``keys`` (R,) and ``draw`` as in ``backend.philox``.
+    ``offset`` (R, N); ``keys`` (R,) and ``draw`` as in ``philox.philox``.
     """
     receive(first, last, *received)
     x, (n_rows, width) = received[0], (target.shape[1], offset.shape[1])
@@ -222,7 +222,7 @@ def half_step(first, last, received, scale, offset, keys, draw, target):
 
 @njit(inline="always")
 def _philox(key, row, draw, words):
-    """A row of ``backend.philox``; ``words`` has whole blocks of four."""
+    """A row of ``philox.philox``; ``words`` has whole blocks of four."""
     low, half = uint64(0xFFFFFFFF), uint64(32)
     for j in range(words.shape[0] // 4):
         c0, c1, c2, c3 = uint64(j), uint64(row), draw, draw >> half
@@ -250,7 +250,7 @@ def add_log_ratio(first, last, weights, x, c, state, slope, low, high):
     """weights (R, B) += log p*(v) at β = high minus that at β = low, in float64.
 
     That is (high − low) slope·v + Σ softplus(high · a) − softplus(low · a), a = x + c: see
-    ``engine.log_ratio``.
+    ``plain.log_ratio``.
     """
     n_rows = x.shape[1]
     for q in range(first, last):

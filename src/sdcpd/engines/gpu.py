@@ -11,13 +11,13 @@ are aligned, and padding that is 0 and enters no sum:
 """
 
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from . import ROOT
-from .engine import PAD_HIDDEN, PAD_VISIBLE, Chain, Engine, padded
-from .rbm import Parameters
+from ..rbm import Parameters
+from .plain import PAD_HIDDEN, PAD_VISIBLE, Chain, Engine, padded
 
 
 class CupyDevice:
@@ -33,7 +33,7 @@ class CupyDevice:
 
     @cache  # noqa: B019 - one device in a process
     def kernel(self, name):
-        source = (ROOT / "src/sdcpd/kernels.cu").read_text(encoding="utf-8")
+        source = Path(__file__).with_name("kernels.cu").read_text(encoding="utf-8")
         return self.module(source).get_function(name)
 
     @cache  # noqa: B019

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from sdcpd import ROOT, backend
-from sdcpd.backend import Stream, key, philox, random_words
+from sdcpd import ROOT, device
+from sdcpd.philox import Stream, key, philox, random_words
 
 KEYS = [key("test", trial) for trial in range(3)]
 
 needs_gpu = pytest.mark.skipif(
-    backend.gpu_problem() is not None, reason=f"needs a GPU: {backend.gpu_problem()}"
+    device.gpu_problem() is not None, reason=f"needs a GPU: {device.gpu_problem()}"
 )
 
 
@@ -159,7 +159,7 @@ def test_draws_differ_and_are_uniform():
 def test_uniform_never_rounds_up_to_one(monkeypatch):
     """float32(2³² − 1)/2³² is 1.0 (cupy#1614): p = 1 would then give 0 once in a while."""
     largest = np.full((1, 2, 50), 2**32 - 1, np.uint32)
-    monkeypatch.setattr(backend, "philox", lambda *arguments: largest.copy())
+    monkeypatch.setattr("sdcpd.philox.philox", lambda *arguments: largest.copy())
     assert (Stream(KEYS[:1], np).uniform(2, 50) == 1 - 2.0**-24).all()
 
 
@@ -170,15 +170,15 @@ def test_gpu_draws_the_same_numbers():
 
     streams = Stream(KEYS, np, 2**32 - 1), Stream(KEYS, cupy, 2**32 - 1)
     for shape in ((7, 13), (1000, 100), (1, 1)):
-        on_cpu, on_gpu = (backend.to_host(s.words(*shape)) for s in streams)
+        on_cpu, on_gpu = (device.to_host(s.words(*shape)) for s in streams)
         assert on_gpu.dtype == np.uint32
         np.testing.assert_array_equal(on_cpu, on_gpu)
-        on_cpu, on_gpu = (backend.to_host(s.uniform(*shape)) for s in streams)
+        on_cpu, on_gpu = (device.to_host(s.uniform(*shape)) for s in streams)
         assert on_gpu.dtype == np.float32
         np.testing.assert_array_equal(on_cpu, on_gpu)
     assert streams[0].position == streams[1].position
     rows = np.array([0, 2])
-    on_cpu, on_gpu = (backend.to_host(s.select(rows).uniform(9, 9)) for s in streams)
+    on_cpu, on_gpu = (device.to_host(s.select(rows).uniform(9, 9)) for s in streams)
     np.testing.assert_array_equal(on_cpu, on_gpu)
 
 
@@ -186,7 +186,7 @@ def test_gpu_draws_the_same_numbers():
 
 
 def problem():
-    found = backend.gpu_problem.__wrapped__()
+    found = device.gpu_problem.__wrapped__()
     assert found is None or "\n" not in found
     return found
 
@@ -261,6 +261,6 @@ def test_home_folder_that_cannot_be_written_to(strict_cupy, monkeypatch, tmp_pat
 
 def test_describe_names_device_and_versions():
     """A run file has to say what computed it."""
-    about = backend.describe(np)
+    about = device.describe(np)
     assert about["device"].startswith("CPU ") and about["numpy"] == np.__version__
-    assert about["threads"] == backend.blas_threads() >= 1 and about["blas"]
+    assert about["threads"] == device.blas_threads() >= 1 and about["blas"]

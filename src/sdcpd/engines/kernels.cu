@@ -1,4 +1,4 @@
-// The GPU kernels of split.py: R replicas side by side, B rows (chains) each.
+// The GPU kernels of gpu.py: R replicas side by side, B rows (chains) each.
 //
 // Apart from the two conversions below this is plain C++ without any header, so that the GPU's
 // compiler needs nothing but itself, and so that the tests can run every kernel on a CPU.
@@ -38,7 +38,7 @@ __device__ float unsplit(half hi, half lo) { return to_float(hi) + to_float(lo) 
 
 __device__ float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
 
-// The four random numbers in [0, 1) of units 4j ... 4j + 3: see backend.philox.
+// The four random numbers in [0, 1) of units 4j ... 4j + 3: see philox.py.
 __device__ void philox(u64 key, u64 draw, u32 row, u32 j, float u[4]) {
   u32 key0 = (u32)key, key1 = (u32)(key >> 32);
   u32 c0 = j, c1 = row, c2 = (u32)draw, c3 = (u32)(draw >> 32);
