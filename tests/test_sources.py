@@ -90,18 +90,15 @@ def test_the_module_map_is_that_of_the_imports():
     rows = [line.split() for line in sdcpd.__doc__.splitlines()]
     between = [n for n, row in enumerate(rows) if row and set(row[0]) == {"="}]
     order = [row[0] for row in rows[between[0] + 1 : between[1]]]
-    there = {p.stem if p.is_file() else p.name for p in sources.PACKAGE.iterdir()}
-    assert {*order} == there - {"__init__", "__main__", "__pycache__"} and len({*order}) == len(
-        order
-    )
+    package, others = sources.PACKAGE, {"__init__", "__main__", "__pycache__"}
+    there = {p.stem if p.is_file() else p.name for p in package.iterdir()}
+    assert {*order} == there - others and len({*order}) == len(order)
     for position, name in enumerate(order):
-        path = sources.PACKAGE / name
-        files = [path.with_suffix(".py")] if not path.is_dir() else sorted(path.glob("*.py"))
-        for file in files:
+        path = package / name
+        for file in sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]:
+            level = 2 if path.is_dir() else 1  # of imports from the package itself
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ImportFrom) and node.level == 1 + (
-                    file.parent != sources.PACKAGE
-                ):
+                if isinstance(node, ast.ImportFrom) and node.level == level:
                     used = [node.module] if node.module else [alias.name for alias in node.names]
                     known = {each.split(".")[0] for each in used} & {*order}
                     assert known <= {*order[:position]}, (file.name, known - {*order[:position]})

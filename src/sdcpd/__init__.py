@@ -24,9 +24,9 @@ compare         speed, end, epochs saved
 tuning          equal tuning: the best settings of every algorithm
 claims          the verdict on each claim of the paper
 measurements    tables about finished models, kept row by row
-modes           what plain AIS does not see of a model
 repeat          the beginning of an archived run trained again
 quality         how sharp and diverse generated images are
+modes           what plain AIS does not see of a model
 timing          operations and seconds of an update, one model at a time (Table 1)
 plots           the paper's figures and tables from run files
 cli             the command line: own data, without the workflow
