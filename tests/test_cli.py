@@ -271,7 +271,8 @@ def test_the_run_file_says_what_was_trained_on(own, tmp_path):
 
 KILLED = """
 import os, signal, sys
-from sdcpd import cli, runs
+from sdcpd import cli
+from sdcpd.progress import Progress
 
 def update(self, done):
     if done == 8:
