@@ -35,7 +35,7 @@ measure() { # measure <script> <seconds at most>
 command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv | tee -a "$log"
 export PYTHONPATH=src${PYTHONPATH:+:$PYTHONPATH}
 # without the options of pyproject.toml, which are of a plugin that need not be there
-part tests 60 python3 -m pytest -q -o addopts= -p no:cacheprovider -k gpu tests/test_split.py tests/test_backend.py
+part tests 60 python3 -m pytest -q -o addopts= -p no:cacheprovider -k gpu tests/test_split.py tests/test_device.py
 measure check 50
 measure updates 110
 measure bars 40

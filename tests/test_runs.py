@@ -974,7 +974,8 @@ def test_a_run_is_no_sweep_and_a_sweep_no_run(finished, tmp_path):
 @pytest.fixture
 def clock(monkeypatch):
     clock = types.SimpleNamespace(now=0.0)
-    monkeypatch.setattr(runs, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
+    now = types.SimpleNamespace(monotonic=lambda: clock.now)
+    monkeypatch.setattr("sdcpd.progress.time", now)
     return clock
 
 
