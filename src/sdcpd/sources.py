@@ -45,13 +45,18 @@ def _with_imports(files):
     found, new = set(PACKAGE.rglob("*.cu")), files
     while new:
         found |= new
-        new = set().union(*(_imported(path.read_text(encoding="utf-8")) for path in new)) - found
+        new = set().union(*map(_imported_by, new)) - found
     return sorted(path.relative_to(ROOT).as_posix() for path in found)
 
 
 def _cells(notebook, *kinds):
     cells = json.loads(Path(notebook).read_text(encoding="utf-8"))["cells"]
     return ["".join(c["source"]) for c in cells if c["cell_type"] in (kinds or c["cell_type"])]
+
+
+@cache
+def _imported_by(path):
+    return _imported(path.read_text(encoding="utf-8"))
 
 
 def _imported(code):

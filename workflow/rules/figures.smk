@@ -1,5 +1,5 @@
-# Every figure and table but Table 1: a notebook that reads run files. Figures come as PDF, PNG and SVG,
-# tables as CSV, Markdown and LaTeX.
+# Every figure and table: a notebook, which reads run files but for Table 1. Figures come as PDF, PNG
+# and SVG, tables as CSV, Markdown and LaTeX.
 
 
 rule curves:

@@ -1,5 +1,6 @@
 """What datasets there are: ``workflow/config/datasets.yaml``, and what a dataset consists of."""
 
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,8 +40,12 @@ class Labelled(NamedTuple):
 
 def catalogue():
     """The file: ``datasets`` by name, ``labelled`` and ``files``."""
-    with open(CATALOGUE, encoding="utf-8") as file:
-        return yaml.safe_load(file)
+    return _read(CATALOGUE, CATALOGUE.stat().st_mtime_ns)
+
+
+@cache  # the workflow asks for a hundred titles whenever it begins
+def _read(path, _):
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def is_own(name):
