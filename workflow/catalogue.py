@@ -178,10 +178,9 @@ class Catalogue:
         n = self.run_settings(*which)["trials"]
         size = self.config["trials_per_job"] or n
         bounds = [(first, min(first + size, n) - 1) for first in range(0, n, size)]
-        experiment, group, algorithm, n_hidden = which
-        place = f"{self.results}/parts/{experiment}/{group}/{algorithm}-{n_hidden}h"
-        found = [f"{place}/{first}-{last}" for first, last in bounds]
-        return found if len(found) > 1 else []
+        named = dict(zip(("experiment", "group", "algorithm", "n_hidden"), which, strict=True))
+        found = [PART.format(**named, first=first, last=last) for first, last in bounds]
+        return [f"{self.results}/{place}" for place in found] if len(found) > 1 else []
 
     def train_parameters(self, wildcards):
         """Those of notebooks/train.ipynb, for a run or, with first and last, some of its trials."""
@@ -524,9 +523,7 @@ class Catalogue:
         ]
         behind = [
             *dict.fromkeys(
-                folder
-                for item in [self.items["claims"], *shown.values()]
-                for folder in folders_in(item.parameters)
+                folder for item in shown.values() for folder in folders_in(item.parameters)
             )
         ]
         return {

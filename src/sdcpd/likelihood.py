@@ -403,13 +403,9 @@ class Evaluator:
         return annealed_log_z(theta, self.train_mean, keys, **how)
 
     def _trusted(self, theta, key):
-        how = *_no_more_than(**self.ais), self.engine
-        return trusted_log_z(theta, self.train, key, *how)
-
-
-def _no_more_than(n_particles, n_temperatures):
-    """Particles and temperatures of the trusted estimate beside plain AIS with so many."""
-    return min(100, n_particles), min(250, n_temperatures)
+        n_particles = min(100, self.ais["n_particles"])
+        n_temperatures = min(250, self.ais["n_temperatures"])
+        return trusted_log_z(theta, self.train, key, n_particles, n_temperatures, self.engine)
 
 
 def likelihoods(curve, part="test"):

@@ -187,9 +187,7 @@ def execute(
             locks.enter_context(alone_in(place))
         trainer = _Trainer(settings, backend_name, data_folder, folder, keep)
         curve, theta, wall, about = trainer.train(replicas, checkpoints_in, refuse_used)
-        curve = curve.assign(replica=curve["replica"] + trials[0])
-        curve = curve.rename(columns={"replica": "trial"})
-        run = Run(settings, about, curve, theta, wall, tuple(trials))
+        run = Run(settings, about, _of(trials, curve), theta, wall, tuple(trials))
         if folder:
             save(run, folder)
     return run
@@ -222,13 +220,18 @@ def execute_sweep(
         curve, _, wall, about = trainer.train(replicas, checkpoints_in)
         sweep = []
         for i, one in enumerate(each):
-            part = curve[curve["replica"].between(i * n, i * n + n - 1)].reset_index(drop=True)
-            part = part.assign(replica=part["replica"] - i * n)
-            part = part.rename(columns={"replica": "trial"})
-            sweep.append(Run(one, about, part, None, wall, tuple(range(n))))
+            own = _of(range(n), curve, i * n)
+            sweep.append(Run(one, about, own, None, wall, tuple(range(n))))
         if folder:
             save_sweep(sweep, folder)
     return sweep
+
+
+def _of(trials, curve, first=0):
+    """The curve of these trials, which are the replicas from number ``first`` on."""
+    own = curve[curve["replica"].between(first, first + len(trials) - 1)].reset_index(drop=True)
+    own = own.assign(replica=own["replica"] - first + trials[0])
+    return own.rename(columns={"replica": "trial"})
 
 
 class _Trainer:
@@ -244,6 +247,12 @@ class _Trainer:
         self.named = self.dataset.sha256 or settings["dataset"]  # in random keys
         self.points = evaluation_updates(settings, len(self.dataset.train))
         self.plain_at = plain_updates(settings, len(self.dataset.train))
+        self.train_mean = self.dataset.train.mean(0, dtype=np.float64)
+        self.images_sha256 = [
+            hashlib.sha256(np.ascontiguousarray(part)).hexdigest()
+            for part in (*self.dataset[:3], self.dataset.grey)
+            if part is not None
+        ]
 
     def train(self, replicas, checkpoints_in=None, refuse_used=False):
         """The curve, a column ``replica`` in it; final models; times; provenance."""
@@ -288,7 +297,7 @@ class _Trainer:
         return curve, theta, wall, about
 
     def _train(self, replicas, owner, checkpoint, progress, updates_before):
-        s, xp, dataset = self.settings, self.engine.xp, self.dataset
+        s, xp, dataset, keys = self.settings, self.engine.xp, self.dataset, self._keys(replicas)
         images, grey = xp.asarray(dataset.train), dataset.grey
         evaluator = Evaluator(
             images,
@@ -315,12 +324,12 @@ class _Trainer:
             images if grey is None else xp.asarray(grey),
             s["batch_size"],
             self.points,
-            *(self._keys(replicas)[name] for name in ("order", "chain")),
-            None if grey is None else self._keys(replicas)["pixels"],
+            keys["order"],
+            keys["chain"],
+            None if grey is None else keys["pixels"],
             self.engine,
         )
-        mean = dataset.train.mean(0, dtype=np.float64)
-        theta = initialize(mean, s["n_hidden"], self._keys(replicas)["init"], xp)
+        theta = initialize(self.train_mean, s["n_hidden"], keys["init"], xp)
         return train(
             task, theta, evaluate, checkpoint, lambda done: progress.update(updates_before + done)
         )
@@ -348,7 +357,6 @@ class _Trainer:
         def each(name):
             return xp.asarray([values.get(name, 0) for values, _ in replicas], xp.float32)
 
-        mean = xp.asarray(self.dataset.train.mean(0, dtype=np.float64), xp.float32)
         return Hyperparameters(
             learning_rate=each("learning_rate"),
             epsilon=each("epsilon"),
@@ -356,7 +364,7 @@ class _Trainer:
             n_gibbs_steps=s["n_gibbs_steps"],
             n_inner_iterations=s["n_inner_iterations"],
             sliding_factor=s["hyperparameters"].get("sliding_factor", 0),
-            train_mean=mean,
+            train_mean=xp.asarray(self.train_mean, xp.float32),
         )
 
     def _key(self, what, replica, *fields):
@@ -382,14 +390,9 @@ class _Trainer:
         often, random keys, images, engine, and the code that trains."""
         without = {*_LENGTH, "dataset", "hyperparameters"}
         settings = {n: value for n, value in self.settings.items() if n not in without}
-        images = [
-            hashlib.sha256(np.ascontiguousarray(part)).hexdigest()
-            for part in self.dataset[:3] + (self.dataset.grey,)
-            if part is not None
-        ]
         keys = {name: np.array(values).tolist() for name, values in self._keys(replicas).items()}
         code = source_hash("training"), self.engine.name
-        return _digest([settings, replicas, keys, images, *code])
+        return _digest([settings, replicas, keys, self.images_sha256, *code])
 
     def _checkpoint(self, folder, owner):
         """With a name of its own: none takes another's place."""
