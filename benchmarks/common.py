@@ -23,7 +23,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))  # on a machine where sdcpd is not installed
 
-from sdcpd import engines as engines  # noqa: E402
+from sdcpd import engines, rbm  # noqa: E402
 from sdcpd.algorithms import ALGORITHMS, LABELS, Hyperparameters  # noqa: E402
 from sdcpd.philox import Stream, key  # noqa: E402
 from sdcpd.device import blas_threads, synchronize  # noqa: E402
@@ -92,11 +92,11 @@ def share_of_changes(theta, images):
     """Which share of the visible and of the hidden units a Gibbs step changes, on the host."""
     v = images[None, :BATCH].astype(np.float32)
     stream, changed = Stream([key("changes")], np), []
-    theta = engines.Parameters(*(np.asarray(getattr(a, "get", lambda a=a: a)()) for a in theta[:3]))
+    theta = rbm.Parameters(*(np.asarray(getattr(a, "get", lambda a=a: a)()) for a in theta[:3]))
     h = None
     for _ in range(6):
-        new_h = engines.rbm.sample(engines.rbm.hidden_probability(theta, v), stream)
-        new_v = engines.rbm.sample(engines.rbm.visible_probability(theta, new_h), stream)
+        new_h = rbm.sample(rbm.hidden_probability(theta, v), stream)
+        new_v = rbm.sample(rbm.visible_probability(theta, new_h), stream)
         if h is not None:
             changed.append(((new_v != v).mean(), (new_h != h).mean()))
         v, h = new_v, new_h

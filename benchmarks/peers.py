@@ -10,8 +10,8 @@ CD-K: there, 24 calls of its `gibbs` are timed and nothing else.
 import importlib.metadata
 
 from common import (
-    BATCH, K, Record, arguments, engines, key, np, replicate, seconds, take_turns, trained_model,
-    training_rows, update_task,
+    BATCH, K, Record, arguments, blas_threads, engines, key, np, replicate, seconds, take_turns,
+    trained_model, training_rows, update_task,
 )  # fmt: skip
 
 from sdcpd.device import to_host
@@ -120,7 +120,7 @@ def main():
 
         device = "cuda" if on_gpu else "cpu"
         if not on_gpu:
-            torch.set_num_threads(engines.blas_threads())
+            torch.set_num_threads(blas_threads())
         tasks["straightforward PyTorch"] = torch_loop(torch, device, W, b, c, v)
         versions["torch"] = torch.__version__
         tasks["rbms"], ais["rbms"] = rbms_tasks(torch, device, W, b, c, v, ais_steps)

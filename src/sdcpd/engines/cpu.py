@@ -152,7 +152,7 @@ class _Sums:
         return self.sums
 
     def draw(self, state, *how):
-        """The same, and new states drawn by them: ``compiled.half_step``."""
+        """The same, and new states drawn by them: ``cpu_kernels.half_step``."""
         self.engine.run(self.engine.kernels.half_step, self.x, self._update(state), *how)
 
     def _update(self, state):
