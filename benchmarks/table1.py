@@ -10,7 +10,7 @@ import csv
 
 from common import BATCH, D, K, LABELS, M, N, ROOT, UPDATES, Record, arguments, engines, np
 
-from sdcpd.timing import seconds_per_update
+from sdcpd.study.timing import seconds_per_update
 
 LARGE = {"n_visible": M, "n_hidden": N, "batch_size": BATCH, "n_gibbs_steps": K,
          "n_inner_iterations": D, "n_gibbs_steps_inner": K // D}  # fmt: skip

@@ -9,7 +9,8 @@ import os
 
 from common import LABELS, ROOT, Record, arguments, engines, key, np, seconds
 
-from sdcpd import archive, data, runs
+from sdcpd import data, runs
+from sdcpd.runs import archive
 from sdcpd.device import to_host
 from sdcpd.likelihood import annealed_log_z, trusted_log_z
 

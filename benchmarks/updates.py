@@ -65,7 +65,7 @@ def main():
 
 
 def draw(axes, rows):
-    from sdcpd.plots import STYLES
+    from sdcpd.figures import STYLES
 
     for algorithm, (color, marker) in STYLES.items():
         own = [row for row in rows if row[0] == LABELS[algorithm]]

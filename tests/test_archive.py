@@ -10,8 +10,9 @@ import pytest
 from conftest import run_of
 from test_runs import HYPER, rate, settings
 
-from sdcpd import ROOT, archive, likelihood, runs
-from sdcpd.archive import ArchiveError
+from sdcpd import ROOT, likelihood, runs
+from sdcpd.runs import archive
+from sdcpd.runs.archive import ArchiveError
 
 TARGET = "runs/bars_and_stripes/as_published/cd-3h"
 REAL = ROOT / "workflow/archive"

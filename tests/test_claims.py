@@ -9,11 +9,12 @@ import pytest
 import yaml
 from conftest import run_of
 
-from sdcpd import ROOT, claims, compare, experiments, plots
+from sdcpd import ROOT, experiments, figures
 from sdcpd.algorithms import LABELS
-from sdcpd.claims import NotJudged
-from sdcpd.intervals import NONE, Estimate, exact
 from sdcpd.rbm import Parameters
+from sdcpd.study import claims, compare
+from sdcpd.study.claims import NotJudged
+from sdcpd.study.intervals import NONE, Estimate, exact
 
 NAN, INF = np.nan, np.inf
 REFERENCE = ROOT / "workflow/reference"
@@ -44,7 +45,7 @@ def evidence(own=(), sweeps=(), quality=(), **parts):
         "modes": {},
         "timing": {},
         "checks": pd.DataFrame(columns=["statement", "holds"]),
-        "published": plots.published(REFERENCE / "published_curves_2019.csv"),
+        "published": figures.published(REFERENCE / "published_curves_2019.csv"),
         "table1": pd.read_csv(REFERENCE / "table1.csv"),
         "figures": RULES["figures"],
         "budgets": {"mnist": 4, ("mnist", "quality"): 9},
@@ -781,6 +782,6 @@ def test_readme_table_is_that_of_the_committed_measurements():
     measured = pd.read_csv(kept / "claims_measured.csv", dtype={"id": str})
     measured[text] = measured[text].fillna("")
     verdicts = claims.verdicts(measured, RULES["claims"])
-    table = plots.verdict_table(verdicts, measured, RULES["claims"])
+    table = figures.verdict_table(verdicts, measured, RULES["claims"])
     shown = pd.read_csv(kept / "claims.csv", dtype=str).fillna("")
     pd.testing.assert_frame_equal(table.astype(str), shown, check_dtype=False)

@@ -19,9 +19,10 @@ from conftest import random_bits
 from matplotlib import pyplot as plt
 from test_likelihood import planted
 
-from sdcpd import ROOT, __version__, cli, data, likelihood, philox, plots, runs, sampling
+from sdcpd import ROOT, __version__, cli, data, figures, likelihood, philox, runs, sampling
 from sdcpd.algorithms import ALGORITHMS, LABELS
 from sdcpd.progress import Progress
+from sdcpd.runs import runfile
 
 SMALL = ["--hidden", "3", "--epochs", "2", "--batch-size", "16", "--backend", "numpy"]
 SMALL += ["--sample-steps", "5"]
@@ -41,7 +42,7 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
 @pytest.fixture
 def own(monkeypatch):
     """``own.npz``: 40 training, 8 test images of 3 × 3 pixels. Drawing is slow: not here."""
-    monkeypatch.setattr(plots, "trial_curves", lambda run: plt.figure(figsize=(1, 1)))
+    monkeypatch.setattr(figures, "trial_curves", lambda run: plt.figure(figsize=(1, 1)))
     monkeypatch.setattr(cli, "_draw", lambda run, images, n_steps, path: path.touch())
     train, test = (random_bits(n, 9, seed=n, p=0.3, dtype=np.uint8) for n in (40, 8))
     np.savez("own.npz", train=train, test=test)
@@ -628,7 +629,7 @@ def test_evaluate_warns_of_a_mode_that_ais_misses(own, tmp_path, capsys):
         theta, images, log_z = planted(784, 49, gain)
         np.savez(own, train=images[:450], test=images[450:])
         about = run.provenance | {"data_sha256": data.load(own).sha256}
-        runs.save(run._replace(theta=theta, provenance=about), tmp_path / "run")
+        runfile.save(run._replace(theta=theta, provenance=about), tmp_path / "run")
         capsys.readouterr()
         assert cli.main(["evaluate", "run", "--ais-temperatures", "500"]) == 0
         printed = capsys.readouterr().out
@@ -652,7 +653,7 @@ def test_evaluate_by_ais_as_the_run(own, capsys):
 def test_doubtful_estimates_are_marked(own, capsys, monkeypatch):
     monkeypatch.setattr(likelihood, "REPEATS", (1,))
     given = ["--ais-particles", "2", "--ais-temperatures", "2"]
-    assert plots.MIN_ESS == 10 and train(*given) == 0
+    assert likelihood.MIN_ESS == 10 and train(*given) == 0
     assert "ESS below 10: doubtful" in capsys.readouterr().out
     assert cli.main(["evaluate", "run"]) == 0
     assert "ESS below 10: doubtful" in capsys.readouterr().out

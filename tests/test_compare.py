@@ -5,7 +5,7 @@ import pytest
 from conftest import run_of
 from scipy.stats import ttest_1samp
 
-from sdcpd import compare
+from sdcpd.study import compare
 
 NAN, INF = np.nan, np.inf
 EPOCHS = [0, 1, 2, 4, 6, 8]  # every 2, and one more

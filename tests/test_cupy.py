@@ -19,10 +19,11 @@ from project import CD, copy_project, environment, run
 from test_quality import different
 from test_runs import AIS, settings
 
-from sdcpd import ROOT, cli, data, engines, modes, plots, quality, runs
+from sdcpd import ROOT, cli, data, engines, figures, likelihood, runs
 from sdcpd.algorithms import ALGORITHMS
 from sdcpd.device import BackendError
 from sdcpd.engines import choose_apart
+from sdcpd.study import modes, quality
 
 ENGINES = ["cupy", "cupy_float32"]
 
@@ -170,7 +171,7 @@ def test_interrupted_run_goes_on(name, algorithm, tmp_path, monkeypatch):
     """From its checkpoint, to the bit."""
     longer = settings(algorithm, epochs=4, ais=AIS)
     undisturbed = runs.execute(longer, None, name)
-    original = runs.Evaluator.__call__
+    original = likelihood.Evaluator.__call__
 
     def interrupt(self, theta, replicas, update):
         if update == 9:
@@ -178,7 +179,7 @@ def test_interrupted_run_goes_on(name, algorithm, tmp_path, monkeypatch):
         return original(self, theta, replicas, update)
 
     with monkeypatch.context() as changed, pytest.raises(KeyboardInterrupt):
-        changed.setattr(runs.Evaluator, "__call__", interrupt)
+        changed.setattr(likelihood.Evaluator, "__call__", interrupt)
         runs.execute(longer, tmp_path, name)
     resumed = runs.execute(longer, tmp_path, name)
     assert resumed.wall["resumed_at_update"] == 6
@@ -226,7 +227,7 @@ def test_final_models_measured_as_with_numpy(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ENGINES)
 def test_commands(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plots, "trial_curves", lambda run: plots.plt.figure(figsize=(1, 1)))
+    monkeypatch.setattr(figures, "trial_curves", lambda run: figures.plt.figure(figsize=(1, 1)))
     np.savez("own.npz", **{n: random_bits(s, 9, seed=s) for n, s in (("train", 40), ("test", 8))})
     small = ["--hidden=3", "--epochs=2", "--trials=3", "--sample-steps=10", "--learning-rate=0.2"]
     printed = {}

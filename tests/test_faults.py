@@ -17,7 +17,8 @@ import psutil
 import pytest
 from project import CD, command, copy_project, environment, failures, have_data, run
 
-from sdcpd import ROOT, archive, data, runs
+from sdcpd import ROOT, data, runs
+from sdcpd.runs import archive, runfile
 
 KILLS = int(os.environ.get("SDCPD_KILLS", "2"))  # 10 or more: of the whole smoke scale
 # In them are times, which are never the same twice.
@@ -89,7 +90,7 @@ def test_finished_training_outlives_what_fails_after_it(tmp_path):
     project = copy_project(tmp_path / "project")
     path = project / "notebooks/train.ipynb"
     original = path.read_text()
-    path.write_text(original.replace("figure = plots.trial_curves(run)", "raise OSError('pen')"))
+    path.write_text(original.replace("figure = figures.trial_curves(run)", "raise OSError('pen')"))
     status, printed = run(project, f"{CD}/run.json")
     assert status != 0 and "OSError: pen" in printed, printed[-3000:]
     path.write_text(original)
@@ -384,9 +385,9 @@ def test_missing_data_does_not_stop_the_rest(tmp_path):
 def test_archived_run_of_an_older_version(tmp_path, monkeypatch):
     fresh = copy_project(tmp_path / "project")
     path = fresh / "workflow/archive/runs/mnist/as_published/cg-500h/run.json"
-    path.write_text(path.read_text().replace(f'"format": {runs.FORMAT}', '"format": 1'))
+    path.write_text(path.read_text().replace(f'"format": {runfile.FORMAT}', '"format": 1'))
     monkeypatch.setattr(archive, "FOLDER", fresh / "workflow/archive")
     archive.write_sums()
     status, printed = run(fresh, "figures/fig2_mnist.pdf", config=["scale=quick"])
     (failed,) = failures(printed)
-    assert status != 0 and f"run file format 1, expected {runs.FORMAT}" in failed
+    assert status != 0 and f"run file format 1, expected {runfile.FORMAT}" in failed

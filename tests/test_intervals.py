@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from sdcpd import compare
-from sdcpd.intervals import NONE, exact, jackknife
+from sdcpd.study import compare
+from sdcpd.study.intervals import NONE, exact, jackknife
 
 NAN = np.nan
 

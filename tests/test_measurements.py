@@ -8,7 +8,7 @@ import pytest
 from conftest import random_models, run_of
 
 from sdcpd.engines.plain import PLAIN
-from sdcpd.measurements import FILES, Measurements, models
+from sdcpd.study.measurements import FILES, Measurements, models
 
 COLUMNS = ["algorithm", "trial", "value"]
 ROWS = [{"algorithm": "cd", "trial": t, "value": 1 / (t + 3)} for t in range(3)]

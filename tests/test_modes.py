@@ -8,7 +8,9 @@ import pytest
 from conftest import run_of
 from test_likelihood import planted
 
-from sdcpd import archive, data, measurements, modes
+from sdcpd import data
+from sdcpd.runs import archive
+from sdcpd.study import measurements, modes
 
 AIS = {"n_particles": 50, "n_temperatures": 100}
 

@@ -9,12 +9,13 @@ import pytest
 from conftest import random_bits, random_models, run_of
 from scipy.special import expit
 
-from sdcpd import data, quality
+from sdcpd import data
 from sdcpd.data import Dataset, Labelled
 from sdcpd.engines.plain import Engine
 from sdcpd.philox import Stream, key
-from sdcpd.quality import Nearest, sharpness
 from sdcpd.rbm import Parameters
+from sdcpd.study import quality
+from sdcpd.study.quality import Nearest, sharpness
 
 NAN = np.nan
 

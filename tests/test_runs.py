@@ -13,10 +13,12 @@ import pandas as pd
 import pytest
 from conftest import random_bits
 
-from sdcpd import ROOT, data, runs, snapshots
+from sdcpd import ROOT, data, runs
 from sdcpd.algorithms import ALGORITHMS
 from sdcpd.engines.plain import PLAIN, Engine
 from sdcpd.progress import Progress
+from sdcpd.runs import runfile, snapshots, trainer
+from sdcpd.runs.settings import evaluation_updates
 from sdcpd.sources import source_hash
 
 HYPER = {name: {"learning_rate": 0.1} for name in ALGORITHMS}
@@ -96,25 +98,25 @@ def test_algorithms_of_a_trial_start_from_the_same_model():
 
 def calls_of_train(monkeypatch):
     """The arguments of every training from here on, as it is called."""
-    seen, original = [], runs.train
+    seen, original = [], trainer.train
 
     def spy(*arguments):
         seen.append(arguments)
         return original(*arguments)
 
-    monkeypatch.setattr(runs, "train", spy)
+    monkeypatch.setattr(trainer, "train", spy)
     return seen
 
 
 def test_streams_of_a_run(monkeypatch):
     """One order of the images for all algorithms of a trial; chains and AIS of their own."""
-    seen, given, original = calls_of_train(monkeypatch), [], runs.Evaluator
+    seen, given, original = calls_of_train(monkeypatch), [], trainer.Evaluator
 
     def spy(train, test, keys, *arguments, **how):
         given.append(keys)
         return original(train, test, keys, *arguments, **how)
 
-    monkeypatch.setattr(runs, "Evaluator", spy)
+    monkeypatch.setattr(trainer, "Evaluator", spy)
     variants = [{}, rate(0.2), {"n_gibbs_steps": 2}, {"n_hidden": 4}, {"algorithm": "pcd"}]
     for changes in variants:
         execute(**changes)
@@ -162,7 +164,7 @@ def test_every_ais_estimate_has_its_own_stream():
 def test_evaluation_updates(epochs, batch_size, every, also, expected):
     evaluate = {"every": every, "also": also}
     changes = {"epochs": epochs, "batch_size": batch_size, "evaluate": evaluate}
-    assert runs.evaluation_updates(settings(**changes), 16) == expected
+    assert evaluation_updates(settings(**changes), 16) == expected
     curve = execute(**changes).curve
     assert curve["update"].tolist() == [u for u in expected for _ in range(2)]
     np.testing.assert_allclose(curve.epoch * -(-16 // batch_size), curve["update"])
@@ -241,11 +243,11 @@ def test_damaged_part(copy, damage):
     refuse(copy, "damaged", "delete it and run again")
 
 
-@pytest.mark.parametrize("found", [runs.FORMAT + 1, None])
+@pytest.mark.parametrize("found", [runfile.FORMAT + 1, None])
 def test_other_format(copy, found):
     about = json.loads((copy / "run.json").read_text()) | {"format": found}
     (copy / "run.json").write_text(json.dumps(about))
-    refuse(copy, f"format {found}, expected {runs.FORMAT}", "run it again")
+    refuse(copy, f"format {found}, expected {runfile.FORMAT}", "run it again")
 
 
 def test_never_unpickles(copy, tmp_path):
@@ -321,7 +323,7 @@ class OutOfMemoryError(Exception):
 
 @pytest.mark.parametrize("error", [MemoryError, OutOfMemoryError])
 def test_out_of_memory_is_explained(error, monkeypatch):
-    monkeypatch.setattr(runs, "train", raising(error))
+    monkeypatch.setattr(trainer, "train", raising(error))
     with pytest.raises(runs.RunError) as refused:
         execute(trials=7, n_hidden=5)
     message = str(refused.value)
@@ -331,7 +333,7 @@ def test_out_of_memory_is_explained(error, monkeypatch):
 
 
 def test_other_errors_are_left_as_they_are(monkeypatch):
-    monkeypatch.setattr(runs, "train", raising(ZeroDivisionError))
+    monkeypatch.setattr(trainer, "train", raising(ZeroDivisionError))
     with pytest.raises(ZeroDivisionError):
         execute()
 
@@ -378,7 +380,7 @@ def once(monkeypatch, owner, name, when):
     ("owner", "name", "when", "resumed_at"),
     [
         (Progress, "update", lambda self, done: done == 5, 3),
-        (runs.Evaluator, "__call__", lambda self, theta, rows, update: update == 6, 3),
+        (trainer.Evaluator, "__call__", lambda self, theta, rows, update: update == 6, 3),
         (runs, "save", lambda run, folder: True, 6),  # a full disk: training is not repeated
     ],
     ids=["training", "evaluation", "saving"],
@@ -482,8 +484,11 @@ def test_more_trials_are_those_made_at_once(tmp_path):
 def test_code_that_decides_no_model_voids_no_checkpoint(tmp_path, monkeypatch):
     """But the run file names both versions."""
     execute(folder=tmp_path, epochs=1)
-    first, hashes = source_hash("runs"), {"runs": "other", "training": source_hash("training")}
-    monkeypatch.setattr(runs, "source_hash", hashes.get)
+    first, hashes = (
+        source_hash("runs"),
+        {"runs": "other", "training": source_hash("training")},
+    )
+    monkeypatch.setattr(runfile, "source_hash", hashes.get)
     run = execute(folder=tmp_path)
     assert run.wall["resumed_at_update"] == 3 and run.provenance["source"] == f"{first} + other"
     hashes["training"] = "other"
@@ -549,7 +554,7 @@ def test_a_finished_run_is_there_at_once_until_its_checkpoints_are_cleared(tmp_p
 
 def test_two_trainings_into_one_folder(tmp_path, monkeypatch):
     """The second is refused, and the first is undisturbed."""
-    monkeypatch.setattr(runs.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(trainer.time, "sleep", lambda seconds: None)
     told = []
 
     def look(self, done):
@@ -710,9 +715,9 @@ def test_more_replicas_than_memory_holds(request):
     sweep = sweep_of("sdcp_d", 0.1, 0.3, trials=3)
     whole = [execute("pcd", trials=5), *execute_sweep(sweep)]
     request.getfixturevalue("room_for_two")
-    sizes, original = [], runs.train
+    sizes, original = [], trainer.train
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "train", lambda *a: sizes.append(len(a[1].W)) or original(*a))
+        patch.setattr(trainer, "train", lambda *a: sizes.append(len(a[1].W)) or original(*a))
         parts = [execute("pcd", trials=5), *execute_sweep(sweep)]
     assert sizes == [2, 2, 1, 2, 2, 2]
     for part, expected in zip(parts, whole, strict=True):
@@ -774,7 +779,7 @@ def test_trials_apart_are_those_at_once(algorithm, sizes, tmp_path):
 @pytest.mark.parametrize("diverged", [0, 1])
 def test_trials_apart_where_all_of_a_part_diverge(diverged, tmp_path, monkeypatch):
     """Columns that only the others have stand where they would stand."""
-    original = runs.initialize
+    original = trainer.initialize
 
     def broken(*arguments):
         theta = original(*arguments)
@@ -784,7 +789,7 @@ def test_trials_apart_where_all_of_a_part_diverge(diverged, tmp_path, monkeypatc
                 theta.W[row] = np.nan
         return theta
 
-    monkeypatch.setattr(runs, "initialize", broken)
+    monkeypatch.setattr(trainer, "initialize", broken)
     given, which = settings(ais=AIS), 0
     runs.execute(given, tmp_path / "whole", "numpy")
     folders = [tmp_path / "first", tmp_path / "second"]
@@ -1038,8 +1043,8 @@ def test_commit_is_that_of_the_project_and_of_no_other(tmp_path, monkeypatch):
 
     (tmp_path / "outer/project").mkdir(parents=True)
     repository(tmp_path / "outer")
-    monkeypatch.setattr(runs, "source_hash", lambda *names: "")
-    monkeypatch.setattr(runs, "ROOT", tmp_path / "outer/project")
+    monkeypatch.setattr(runfile, "source_hash", lambda *names: "")
+    monkeypatch.setattr(runfile, "ROOT", tmp_path / "outer/project")
     assert runs.provenance(PLAIN)["commit"] == "unknown"  # no clone
     own = repository(tmp_path / "outer/project")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "outer/.git"))

@@ -5,9 +5,10 @@ import pytest
 from conftest import random_models
 from test_runs import settings
 
-from sdcpd import data, runs, snapshots
+from sdcpd import data, runs
 from sdcpd.engines.plain import Engine
-from sdcpd.snapshots import Snapshots
+from sdcpd.runs import snapshots
+from sdcpd.runs.snapshots import Snapshots
 
 
 def test_reconstruction_is_that_of_the_pseudo_code(tmp_path):

@@ -1,6 +1,7 @@
 """What a notebook's result depends on is found in its code."""
 
 import ast
+import importlib
 import json
 import shutil
 import subprocess
@@ -57,10 +58,12 @@ def test_content_is_that_of_the_cells(tmp_path):
 def test_what_a_run_depends_on():
     """All that decides its numbers; nothing that draws, judges or chooses."""
     found = {file.rpartition("/")[2] for file in sources.sources_of_module("runs")}
-    assert TRAINING | {"likelihood.py", "readers.py", "own.py", "runs.py", "snapshots.py"} <= found
-    assert not {"plots.py", "claims.py", "tuning.py", "timing.py", "cli.py"} & found
+    assert (
+        TRAINING | {"likelihood.py", "readers.py", "own.py", "runfile.py", "snapshots.py"} <= found
+    )
+    assert not {"curves.py", "claims.py", "tuning.py", "timing.py", "cli.py"} & found
     training = {file.rpartition("/")[2] for file in sources.sources_of_module("training")}
-    assert training >= TRAINING and not {"likelihood.py", "runs.py", "readers.py"} & training
+    assert training >= TRAINING and not {"likelihood.py", "trainer.py", "readers.py"} & training
 
 
 def test_source_hash_follows_each_line(tmp_path):
@@ -102,3 +105,20 @@ def test_the_module_map_is_that_of_the_imports():
                     used = [node.module] if node.module else [alias.name for alias in node.names]
                     known = {each.split(".")[0] for each in used} & {*order}
                     assert known <= {*order[:position]}, (file.name, known - {*order[:position]})
+
+
+@pytest.mark.parametrize("room", ["data", "runs", "study", "figures"])
+def test_the_map_of_a_room_is_that_of_its_imports(room):
+    """As above, within a folder of the package."""
+    folder = sources.PACKAGE / room
+    there = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    words = (
+        line.split()[:1] for line in importlib.import_module(f"sdcpd.{room}").__doc__.split("\n")
+    )
+    order = [word for (word,) in filter(None, words) if word in there]
+    assert {*order} == there and len({*order}) == len(order)
+    for position, name in enumerate(order):
+        for node in ast.walk(ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level == 1:
+                used = {node.module} if node.module else {alias.name for alias in node.names}
+                assert used <= {*order[:position]}, (name, used)

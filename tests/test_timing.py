@@ -5,10 +5,11 @@ import types
 import numpy as np
 import pytest
 
-from sdcpd import ROOT, data, timing
+from sdcpd import ROOT, data
 from sdcpd.algorithms import ALGORITHMS
 from sdcpd.engines import select
 from sdcpd.rbm import Parameters
+from sdcpd.study import timing
 
 MODEL = {
     "n_visible": 6,

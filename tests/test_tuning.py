@@ -10,8 +10,9 @@ import yaml
 from conftest import run_of
 from jsonschema import Draft202012Validator
 
-from sdcpd import ROOT, experiments, runs, tuning
+from sdcpd import ROOT, experiments, runs
 from sdcpd.algorithms import ALGORITHMS, LABELS
+from sdcpd.study import tuning
 
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/hyperparameters.schema.yaml").read_text())
 NAN = np.nan

@@ -81,7 +81,9 @@ def test_run_files_say_where_they_come_from(project):
     for folder in folders:
         result = runs.load(folder)
         assert set(result.settings) == set(runs.SETTINGS)
-        assert result.provenance["device"] and result.provenance["source"] == source_hash("runs")
+        assert result.provenance["device"] and result.provenance["source"] == source_hash(
+            "runs/trainer"
+        )
         alive = result.curve[result.curve.status == "ok"]
         always = "trusted_train" if result.settings["ais"] else "train"
         assert np.isfinite(alive[always]).all() and np.isfinite(alive.train.iloc[-1])
@@ -233,7 +235,7 @@ def test_site_after_a_failure_says_what_is_missing(project):
     original = path.read_text()
     index = project / "figures/site/index.html"
     try:
-        path.write_text(original.replace("plots.overfitting(", "plots.broken_on_purpose("))
+        path.write_text(original.replace("figures.overfitting(", "figures.broken_on_purpose("))
         status, printed = run(project, "figures/site/index.html")
         text = check_page(index).text
     finally:
@@ -248,7 +250,7 @@ def test_site_after_a_failure_says_what_is_missing(project):
     ("before", "after", "words"),
     [
         (
-            "plots.save(figure, output)",
+            "figures.save(figure, output)",
             "raise ValueError('broken on purpose')",
             "broken on purpose",
         ),

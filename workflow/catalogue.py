@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from snakemake.exceptions import WorkflowError
 
-from sdcpd import archive, data, experiments, runs
+from sdcpd import data, experiments, runs
+from sdcpd.runs import archive
 
 ARCHIVE = "workflow/archive"
 RUN = "runs/{experiment}/{group}/{algorithm}-{n_hidden}h"

@@ -113,7 +113,8 @@ def train(options):
     """Train all trials, or go on with them: run file, curve and samples."""
     import numpy as np
 
-    from . import plots, runs
+    from . import figures, runs
+    from .study.compare import summarize
 
     _check_options(options)
     dataset = _load_data(options.dataset)
@@ -138,12 +139,10 @@ def train(options):
     print(f"{_title(run)}: {values}; {run.provenance['device']}, {run.provenance['engine']}")
     bases = " at most, from each of several bases" * bool(settings["ais"])
     print(f"average log-likelihood in nats, mean over trials; log Z {_how(settings['ais'])}{bases}")
-    table = plots.summarize(run, trusted=True).rename(
-        columns=lambda name: name.removesuffix("_mean")
-    )
+    table = summarize(run, trusted=True).rename(columns=lambda name: name.removesuffix("_mean"))
     shown = np.unique(np.linspace(0, len(table) - 1, min(len(table), 12)).round().astype(int))
     _print(table.iloc[shown], "epoch", "trials", "train", "valid", "test", "ess")
-    figure = plots.trial_curves(run)
+    figure = figures.trial_curves(run)
     figure.suptitle(_title(run), y=1.04, parse_math=False)
     figure.savefig(folder / "curve.png", bbox_inches="tight")
     if run.best()[0] is None:
@@ -160,8 +159,8 @@ def evaluate(options):
 
     from . import engines, philox
     from .likelihood import Evaluator
-    from .measurements import models, side_by_side, stack
     from .progress import Progress
+    from .study.measurements import models, side_by_side, stack
 
     run = _load_run(options.run)
     settings, name = run.settings, options.data or run.settings["dataset"]
@@ -239,13 +238,14 @@ def bench(options):
     import numpy as np
     import pandas as pd
 
-    from . import engines, timing
+    from . import engines
     from .algorithms import LABELS
     from .device import synchronize
     from .likelihood import annealed_log_z
     from .philox import key
     from .progress import Progress
     from .rbm import initialize
+    from .study import timing
 
     chosen, K = engines.select(options.backend), options.n_gibbs_steps
     d = next(n for n in (6, 5, 4, 3, 2, 1) if K % n == 0)  # the paper's 6 where K = 24
@@ -407,10 +407,10 @@ def _generate(run, n_images, n_steps, seed, backend_name):
 
 
 def _draw(run, images, n_steps, path):
-    from . import plots
+    from . import figures
 
-    figure, axis = plots.plt.subplots(figsize=(5, 5))
-    picture = plots.tile(images, images.shape[1:])
+    figure, axis = figures.plt.subplots(figsize=(5, 5))
+    picture = figures.tile(images, images.shape[1:])
     axis.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     title = f"{_title(run)}\n{len(images)} images after {n_steps:,} Gibbs steps"
     axis.set_title(title, parse_math=False)  # a name may have $ in it

@@ -27,8 +27,9 @@ def content_of(notebook):
 
 @cache
 def sources_of_module(name):
-    """The files of the package that a module of it comes to use, itself included."""
-    return _with_imports({PACKAGE / f"{name}.py", PACKAGE / "__init__.py"})
+    """The files of the package that a module or room of it comes to use, itself included."""
+    start = {*(PACKAGE / name).glob("*.py")} or {PACKAGE / f"{name}.py"}
+    return _with_imports(start | {PACKAGE / "__init__.py"})
 
 
 @cache

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from sdcpd import runs, tuning
+from sdcpd import runs
+from sdcpd.study import tuning
 
 tunings = {
     name: [runs.load_sweep(folder) for folder in folders]

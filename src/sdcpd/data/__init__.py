@@ -22,6 +22,11 @@ The path of a .npy or .npz file is the name of a dataset, too: see ``own.read_ow
 
 The files are downloaded and never redistributed. Titles, sizes, licences, addresses and checksums:
 ``workflow/config/datasets.yaml``.
+
+catalogue  what is known of each dataset
+download   the files, fetched and verified
+own        the user's own .npy and .npz files
+readers    the formats of the public files
 """
 
 import numpy as np

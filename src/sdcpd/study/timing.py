@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
-from . import ROOT
-from .algorithms import ALGORITHMS, Hyperparameters
-from .archive import ArchiveError
-from .data import DataError, load
-from .device import synchronize
-from .engines.plain import PLAIN
-from .files import whole_file
-from .philox import Stream, key
-from .rbm import initialize
-from .runs import RunError, provenance
-from .runs import load as load_run
+from .. import ROOT
+from ..algorithms import ALGORITHMS, Hyperparameters
+from ..data import DataError, load
+from ..device import synchronize
+from ..engines.plain import PLAIN
+from ..files import whole_file
+from ..philox import Stream, key
+from ..rbm import initialize
+from ..runs import RunError, provenance
+from ..runs import load as load_run
+from ..runs.archive import ArchiveError
 
 ON = 0.13  # share of the pixels that are on in the synthetic rows, as in MNIST
 SMALL_STEP = 0.01  # the learning rate does not change the time

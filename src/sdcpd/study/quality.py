@@ -11,11 +11,11 @@ The paper judges by eye (section 4.3.2, Figure 5). These numbers stand in for th
 import numpy as np
 from scipy.stats import entropy
 
-from . import ROOT, data, engines, philox, rbm, sampling
-from .device import to_host
+from .. import ROOT, data, engines, philox, rbm, sampling
+from ..device import to_host
+from ..philox import Stream
+from ..progress import Progress
 from .measurements import Measurements, models, side_by_side, stack
-from .philox import Stream
-from .progress import Progress
 
 COLUMNS = ["algorithm", "trial", "n_images", "n_steps"]
 COLUMNS += ["sharpness", "entropy", "largest", "distance"]

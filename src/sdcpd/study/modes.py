@@ -7,13 +7,13 @@ largest weight that chains from images and from noise find, and how many of both
 
 import numpy as np
 
-from . import ROOT, data, engines, philox
-from .device import to_host
-from .files import whole_file
-from .likelihood import DISTINCT, TO_TELL, Evaluator, find_modes, mean_field
+from .. import ROOT, data, engines, philox
+from ..device import to_host
+from ..files import whole_file
+from ..likelihood import DISTINCT, TO_TELL, Evaluator, find_modes, mean_field
+from ..progress import Progress
 from .measurements import FILES as TABLES
 from .measurements import Measurements
-from .progress import Progress
 from .quality import Nearest
 
 COLUMNS = [

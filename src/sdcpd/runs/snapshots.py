@@ -10,10 +10,10 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from . import rbm
-from .device import to_host
-from .files import whole_file
-from .rbm import Parameters
+from .. import rbm
+from ..device import to_host
+from ..files import whole_file
+from ..rbm import Parameters
 
 NAME = "snapshots.npz"
 N_FILTERS, N_IMAGES = 25, 10

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from . import ROOT
-from .files import whole_file
-from .likelihood import likelihoods
+from .. import ROOT
+from ..files import whole_file
+from ..likelihood import likelihoods
 
 FOLDER = ROOT / "workflow/archive"
 SUMS = "SHA256SUMS"

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from . import runs
-from .files import whole_file
-from .rbm import Parameters
+from .. import runs
+from ..files import whole_file
+from ..rbm import Parameters
 
 FILES = ("measurements.csv", "about.json")
 

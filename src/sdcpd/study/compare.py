@@ -7,8 +7,8 @@ where a trial has diverged. Two algorithms are compared trial by trial, in pairs
 import numpy as np
 import pandas as pd
 
-from .intervals import NONE, Estimate, jackknife
-from .likelihood import AGREEMENT, likelihoods
+from ..likelihood import AGREEMENT, likelihoods, refuted
+from .intervals import NONE, Estimate, jackknife, quantile_of
 
 
 def doubts(run):
@@ -28,6 +28,52 @@ def curves(run, part="test"):
     alive = likelihoods(run.curve, part).where(run.curve.status == "ok")
     table = run.curve.assign(value=alive).pivot(index="trial", columns="epoch", values="value")
     return table.columns.to_numpy(float), table.to_numpy()
+
+
+def summarize(run, trusted=False):
+    """Mean, maximum and spread over trials at each evaluation point of a run.
+
+    Diverged trials leave the mean and the maximum at the point where they diverged; ``trials``
+    counts those that are left.
+
+    Parameters
+    ----------
+    trusted : bool
+        Of what a run is judged by (``likelihood.likelihoods``), instead of what the paper shows,
+        plain AIS where it was made.
+
+    Returns
+    -------
+    DataFrame
+        epoch, update, trials, ess (the smallest), train_mean, train_max, train_low, train_high and
+        the same for test, and for valid where there are validation images. low … high is the 95 %
+        interval (Student's t) of the mean over trials; NaN where one trial is left. Of plain AIS
+        also refuted_by: how many nats a likelihood is above what the bound on log Z allows, 0
+        where it may be.
+    """
+    alive = run.curve[run.curve.status == "ok"]
+    if trusted:
+        alive = alive.assign(**{part: likelihoods(alive, part) for part in parts_of(run)})
+        if "trusted_ess" in alive:
+            alive = alive.assign(ess=alive.trusted_ess.fillna(alive.ess))
+    alive = alive[alive.train.notna()]
+    over = alive.bound - alive.log_z if "bound" in alive else pd.Series(np.nan, alive.index)
+    alive = alive.assign(over=over.where(refuted(0, over), 0))
+    groups = alive.groupby(["epoch", "update"])
+    table = groups.agg(trials=("trial", "size"), ess=("ess", "min"), refuted_by=("over", "max"))
+    quantile = quantile_of(table.trials)
+    for part in parts_of(run):
+        half = quantile * groups[part].std(ddof=1) / np.sqrt(table.trials)
+        table[f"{part}_mean"] = groups[part].mean()
+        table[f"{part}_max"] = groups[part].max()
+        table[f"{part}_low"] = table[f"{part}_mean"] - half
+        table[f"{part}_high"] = table[f"{part}_mean"] + half
+    table = table.reset_index()
+    return table.drop(columns="refuted_by") if trusted else table
+
+
+def parts_of(run):
+    return [part for part in ("train", "valid", "test") if part in run.curve]
 
 
 def areas(run, part="test", since=0):

@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from . import ROOT, compare, engines, runs
-from .algorithms import LABELS
-from .experiments import CONFIG, TUNED, step_matched
-from .files import whole_file
+from .. import ROOT, engines, runs
+from ..algorithms import LABELS
+from ..experiments import CONFIG, TUNED, step_matched
+from ..files import whole_file
+from . import compare
 
 _BY = ("area", "final")
 CRITERIA = dict(zip(TUNED, _BY, strict=True))

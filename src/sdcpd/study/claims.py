@@ -15,11 +15,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from . import compare, intervals, sampling
-from .algorithms import LABELS
-from .data import bars_and_stripes
-from .engines.plain import PLAIN
-from .philox import key
+from .. import sampling
+from ..algorithms import LABELS
+from ..data import bars_and_stripes
+from ..engines.plain import PLAIN
+from ..philox import key
+from . import compare, intervals
 
 AS_PUBLISHED = "as_published"
 SAMPLES = 100  # images of each trial, for the share of valid patterns

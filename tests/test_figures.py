@@ -12,10 +12,12 @@ import pytest
 from conftest import random_bits
 from matplotlib.colors import to_hex
 
-from sdcpd import ROOT, data, plots
+from sdcpd import ROOT, data, figures
 from sdcpd.algorithms import ALGORITHMS, LABELS
+from sdcpd.figures import curves
 from sdcpd.rbm import Parameters
 from sdcpd.runs import Run
+from sdcpd.study.compare import summarize
 
 REFERENCE = ROOT / "workflow/reference"
 AIS = {"n_particles": 100, "n_temperatures": 10_000}
@@ -49,7 +51,9 @@ def test_settings_of_the_user_do_not_matter(tmp_path):
         (tmp_path / folder / "matplotlibrc").write_bytes(b"text.usetex: True # gr\xf6\xdfer\n")
     own = {"HOME": "home", "MATPLOTLIBRC": "named", "MPLCONFIGDIR": "config"}
     own = {name: str(tmp_path / folder) for name, folder in own.items()}
-    code = "from sdcpd.plots import mpl; print(mpl.rcParams['text.usetex'], mpl.get_backend())"
+    code = (
+        "from sdcpd.figures.style import mpl; print(mpl.rcParams['text.usetex'], mpl.get_backend())"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | own | {"MPLBACKEND": "nonsense", "PYTHONPATH": str(ROOT / "src")},
@@ -112,7 +116,7 @@ def dashed(axis):
 def test_summarize():
     run = diverging_run()
     run.curve["ess"] = [50, 40, 60, 30, 20, 1, 10, 1]
-    table = plots.summarize(run).set_index("update")
+    table = summarize(run).set_index("update")
     assert table.index.tolist() == table.epoch.tolist() == [0, 2, 4]
     assert table.trials.tolist() == [3, 2, 1]
     assert table.ess.tolist() == [40, 20, 10]
@@ -129,16 +133,16 @@ def test_summarize():
 def test_summarize_with_validation_images():
     """As the other two; without such images no such column."""
     run = diverging_run()
-    assert not any(name.startswith("valid") for name in plots.summarize(run))
+    assert not any(name.startswith("valid") for name in summarize(run))
     run.curve["valid"] = run.curve.train - 2
-    table = plots.summarize(run)
+    table = summarize(run)
     for name in ("mean", "max", "low", "high"):
         np.testing.assert_allclose(table[f"valid_{name}"], table[f"train_{name}"] - 2)
     assert table.valid_mean.tolist() == [-8.5, -7, -5]
 
 
 def test_published_names():
-    rate = plots.published(
+    rate = figures.published(
         REFERENCE / "published_curves_2017.csv", dataset="MNIST", learning_rate=0.05
     )
     assert len(rate) == 4 * 21
@@ -152,7 +156,7 @@ def test_published_names():
 
 def test_published_curves_of_2019():
     path = REFERENCE / "published_curves_2019.csv"
-    table = plots.published(path)
+    table = figures.published(path)
     assert len(table) == len(pd.read_csv(path)) == 610
     assert table.figure.value_counts().to_dict() == {1: 90, 2: 160, 3: 180, 4: 180}
     assert set(table.algorithm) == set(ALGORITHMS)
@@ -201,24 +205,24 @@ def test_published_table_1():
     ],
 )
 def test_budget_note(changes, note):
-    assert plots.budget_note(make_run(**changes), PAPER) == note
+    assert figures.budget_note(make_run(**changes), PAPER) == note
 
 
 def test_budget_note_of_an_exact_experiment():
-    assert plots.budget_note(make_run(ais=None), PAPER | {"ais": None}) == ""
-    assert "(paper: 5,000)" in plots.budget_note(make_run(), PAPER | {"epochs": 5000})
+    assert figures.budget_note(make_run(ais=None), PAPER | {"ais": None}) == ""
+    assert "(paper: 5,000)" in figures.budget_note(make_run(), PAPER | {"epochs": 5000})
 
 
 def test_describe_runs():
-    assert plots.describe_runs([make_run(), make_run("pcd")], PAPER) == ["CPU test, 2026-01-02"]
-    lines = plots.describe_runs([make_run("pcd"), diverging_run()], LONG)
+    assert figures.describe_runs([make_run(), make_run("pcd")], PAPER) == ["CPU test, 2026-01-02"]
+    lines = figures.describe_runs([make_run("pcd"), diverging_run()], LONG)
     assert lines[1:] == [
         "Reduced budget: 4 epochs (paper: 200).",
         "2 diverged trials left out.",
     ]
     other = make_run("cg", curve=[(0, 0, -1.0, "ok"), (0, 2, np.nan, "diverged")])
     other.provenance["device"], other.wall["finished"] = "GPU test", "2026-01-05T00:00:00"
-    assert plots.describe_runs([other, make_run()], PAPER) == [
+    assert figures.describe_runs([other, make_run()], PAPER) == [
         "CPU test and GPU test, 2026-01-02 to 2026-01-05",
         "1 diverged trial left out.",
     ]
@@ -228,8 +232,8 @@ def test_describe_runs():
 
 
 def test_an_algorithm_has_its_own_colour_and_marker():
-    assert set(plots.STYLES) == set(LABELS) == set(ALGORITHMS)
-    colours, markers = zip(*plots.STYLES.values(), strict=True)
+    assert set(figures.STYLES) == set(LABELS) == set(ALGORITHMS)
+    colours, markers = zip(*figures.STYLES.values(), strict=True)
     assert len({to_hex(colour) for colour in colours}) == len(set(markers)) == len(ALGORITHMS)
 
 
@@ -249,7 +253,7 @@ def test_likelihood_curves(dataset, parts):
         ],
         columns=["epoch", "algorithm", "panel", "avg_loglik"],
     )
-    figure = plots.likelihood_curves(finished, PAPER, published)
+    figure = figures.likelihood_curves(finished, PAPER, published)
     assert len(figure.axes) == len(panels) == 2 * len(parts)
     for place, (axis, (part, statistic)) in enumerate(zip(figure.axes, panels, strict=True)):
         title = axis.get_title()
@@ -260,10 +264,10 @@ def test_likelihood_curves(dataset, parts):
             values = run.curve.groupby("epoch")[part].agg(statistic)
             np.testing.assert_allclose(line.get_xydata(), values.reset_index().to_numpy())
             style = to_hex(line.get_color()), line.get_marker()
-            colour, marker = plots.STYLES[run.settings["algorithm"]]
+            colour, marker = figures.STYLES[run.settings["algorithm"]]
             assert style == (to_hex(colour), marker)
             assert line.get_linestyle() == "-"
-        assert set(dashed(axis)) == {to_hex(plots.STYLES[n][0]) for n in ("cd", "sdcp_d")}
+        assert set(dashed(axis)) == {to_hex(figures.STYLES[n][0]) for n in ("cd", "sdcp_d")}
         for line in dashed(axis).values():
             expected = [(epoch, -10 * place - epoch) for epoch in (2, 4)]
             assert [tuple(point) for point in line.get_xydata()] == expected
@@ -276,21 +280,21 @@ def test_likelihood_curves(dataset, parts):
 
 
 def test_band_is_the_interval_of_the_mean():
-    figure = plots.likelihood_curves([diverging_run()], PAPER)
+    figure = figures.likelihood_curves([diverging_run()], PAPER)
     (band,) = figure.axes[0].collections
     heights = band.get_paths()[0].vertices[:, 1]
     # The widest is at the second point, with two trials; the last, with one, has none.
     np.testing.assert_allclose(np.nanmin(heights), -6 - 12.70620474)
     np.testing.assert_allclose(np.nanmax(heights), -6 + 12.70620474)
-    assert not plots.likelihood_curves([make_run(trials=1)], PAPER).axes[0].collections
+    assert not figures.likelihood_curves([make_run(trials=1)], PAPER).axes[0].collections
 
 
 @pytest.mark.parametrize(
     ("shorter", "with_published"), [(True, True), (True, False), (False, True)]
 )
 def test_shorter_run_is_drawn_on_a_logarithmic_axis(shorter, with_published):
-    published = plots.published(REFERENCE / "published_curves_2019.csv", figure=1)
-    figure = plots.likelihood_curves(
+    published = figures.published(REFERENCE / "published_curves_2019.csv", figure=1)
+    figure = figures.likelihood_curves(
         [make_run()], LONG if shorter else PAPER, published if with_published else None
     )
     logarithmic = shorter and with_published
@@ -307,7 +311,7 @@ def test_doubtful_estimates_are_marked():
     run = make_run(dataset="mnist")
     low = run.curve.trial.eq(1) & run.curve["update"].isin([1, 2])
     run.curve.loc[low, "ess"] = [9.9, 10.0]
-    figure = plots.likelihood_curves([run, make_run("pcd", "mnist")], PAPER)
+    figure = figures.likelihood_curves([run, make_run("pcd", "mnist")], PAPER)
     for axis in figure.axes:
         line = line_of(axis, "cd")
         assert rings(axis) == [tuple(line.get_xydata()[1])]
@@ -316,7 +320,7 @@ def test_doubtful_estimates_are_marked():
 
 
 def test_diverged_trials_are_left_out_and_counted():
-    figure = plots.likelihood_curves([diverging_run(), make_run("pcd")], PAPER)
+    figure = figures.likelihood_curves([diverging_run(), make_run("pcd")], PAPER)
     assert line_of(figure.axes[0], "cd").get_ydata().tolist() == [-7.5, -6, -4]
     assert any("2 diverged trials left out" in text.get_text() for text in figure.texts)
 
@@ -325,8 +329,8 @@ def test_words_do_not_cover_the_axes(layout):
     """Above the axes the title and its lines, below them the legend."""
     low = diverging_run()
     low.curve["ess"] = 1
-    published = plots.published(REFERENCE / "published_curves_2019.csv", figure=1)
-    figure = plots.likelihood_curves([low], PAPER | {"trials": 25}, published)
+    published = figures.published(REFERENCE / "published_curves_2019.csv", figure=1)
+    figure = figures.likelihood_curves([low], PAPER | {"trials": 25}, published)
     figure.draw_without_rendering()
     boxes = [axis.get_tightbbox() for axis in figure.axes]
     title, lines = (text.get_window_extent() for text in figure.texts)
@@ -338,7 +342,7 @@ def test_words_do_not_cover_the_axes(layout):
 
 
 def test_known_rates():
-    published = plots.published(REFERENCE / "published_curves_2017.csv", dataset="BarsStripes")
+    published = figures.published(REFERENCE / "published_curves_2017.csv", dataset="BarsStripes")
     finished = [
         make_run(name, hyperparameters={"learning_rate": rate}, **steps)
         for rate in (0.2, 0.1)
@@ -349,7 +353,7 @@ def test_known_rates():
     ]
     for run in finished:
         run.curve["test"] -= run.settings["hyperparameters"]["learning_rate"]
-    figure = plots.known_rates(finished, PAPER, published)
+    figure = figures.known_rates(finished, PAPER, published)
     assert any("K = 12, d = 3, K′ = 4" in text.get_text() for text in figure.texts)
     assert len(figure.axes) == 2
     panels = zip(figure.axes, (0.1, 0.2), (finished[2:], finished[:2]), strict=True)
@@ -360,14 +364,14 @@ def test_known_rates():
             means = run.curve.groupby("epoch").test.mean()
             np.testing.assert_allclose(line_of(axis, name).get_ydata(), means)
             rows = published[published.learning_rate.eq(rate) & published.algorithm.eq(name)]
-            line = dashed(axis)[to_hex(plots.STYLES[name][0])]
+            line = dashed(axis)[to_hex(figures.STYLES[name][0])]
             assert line.get_ydata().tolist() == rows.avg_loglik.tolist() and len(rows) == 10
         assert len(dashed(axis)) == 2
 
 
 def test_trial_curves():
     run = make_run(dataset="mnist")
-    figure = plots.trial_curves(run)
+    figure = figures.trial_curves(run)
     assert len(figure.axes) == 2
     for axis, part in zip(figure.axes, ("train", "test"), strict=True):
         *trials, mean = axis.lines
@@ -389,7 +393,7 @@ def pictures(points):
 def test_filters_while_a_model_learns():
     """On one scale, the last point always among them."""
     kept = pictures(30)
-    *axes, bar = plots.filters(kept, (3, 3)).axes
+    *axes, bar = figures.filters(kept, (3, 3)).axes
     titles = [axis.get_title() for axis in axes]
     assert len(axes) == 6 and titles[0] == "epoch 0" and titles[-1] == "epoch 290"
     shown = kept["filters"][[round(float(title.split()[1]) / 10) for title in titles]]
@@ -398,12 +402,12 @@ def test_filters_while_a_model_learns():
         np.testing.assert_array_equal(image.get_array()[1:4, 5:8], W[1].reshape(3, 3))
         assert image.get_clim() == (-np.abs(shown).max(), np.abs(shown).max())
     assert bar.get_ylabel() == "weight"
-    assert len(plots.filters(pictures(1), (3, 3)).axes) == 2
+    assert len(figures.filters(pictures(1), (3, 3)).axes) == 2
 
 
 def test_reconstructions_are_below_their_images():
     kept = pictures(3)
-    axes = plots.reconstructions(kept, (3, 3)).axes
+    axes = figures.reconstructions(kept, (3, 3)).axes
     names = [axis.get_ylabel() for axis in axes]
     assert names == ["test image", "epoch 0", "epoch 10", "epoch 20"]
     for axis, images in zip(axes, [kept["images"], *kept["reconstructions"]], strict=True):
@@ -422,7 +426,7 @@ def test_hidden_modes_stand_beside_their_likelihoods(with_data):
     table["trusted_log_z"] = 140 - table.trusted_test
     images = {n: random_bits(5, 6, seed=i, dtype=np.uint8) for i, n in enumerate(("cd", "pcd"))}
     real = random_bits(4, 6, seed=9, dtype=np.uint8) if with_data else None
-    figure = plots.hidden_modes(table, images, real, (2, 3), "title", ["line"])
+    figure = figures.hidden_modes(table, images, real, (2, 3), "title", ["line"])
     axis, pictures = figure.axes
     at_most = [drawn.get_xdata()[0] for drawn in axis.lines if drawn.get_marker() == "|"]
     assert at_most == [140 - 230, 140 - 195]
@@ -435,19 +439,19 @@ def test_hidden_modes_stand_beside_their_likelihoods(with_data):
     assert "2 % from images\n40 % from noise" in said
     assert ("not at hand" in said) != with_data
     assert axis.get_ylim() == pictures.get_ylim()
-    plots.plt.close(figure)
+    figures.plt.close(figure)
 
 
 @pytest.mark.parametrize("heights", [[0.1, 0.11, 0.12], [0.97, 0.98, 0.99], [-0.2, 0.5, 0.52]])
 def test_names_beside_curves_keep_apart(heights):
-    places = plots._move_apart(heights, 0.1)
+    places = curves._move_apart(heights, 0.1)
     assert (np.diff(places) >= 0.1 - 1e-9).all() and max(places) <= 1
     assert np.abs(np.subtract(places, heights)).max() < 0.25
 
 
 def test_every_curve_is_named_where_it_ends():
     runs = [make_run(name) for name in ("cd", "sdcp_d")]
-    for axis in plots.likelihood_curves(runs, PAPER).axes:
+    for axis in figures.likelihood_curves(runs, PAPER).axes:
         named = {text.get_text(): text.xy for text in axis.texts}
         assert set(named) == {"CD", "S-DCP-D"}
         for line in axis.lines[::2]:
@@ -456,7 +460,7 @@ def test_every_curve_is_named_where_it_ends():
 
 def test_tile():
     images = np.arange(1, 1 + 5 * 6).reshape(5, 6)
-    picture = plots.tile(images, (2, 3), gap=-1)
+    picture = figures.tile(images, (2, 3), gap=-1)
     gap = [-1] * 13
     assert picture.tolist() == [
         gap,
@@ -478,9 +482,9 @@ def test_every_dataset_has_a_name_of_its_own():
 
 
 def test_choice_in_words():
-    choice = plots.choice({"dataset": "mnist_fresh", "batch_size": 200, "n_hidden": 500})
+    choice = figures.choice({"dataset": "mnist_fresh", "batch_size": 200, "n_hidden": 500})
     assert choice == "MNIST, binarized anew at every visit, batch 200"
-    choice = plots.choice({"dataset": "caltech101_silhouettes", "batch_size": 100})
+    choice = figures.choice({"dataset": "caltech101_silhouettes", "batch_size": 100})
     assert choice == "CalTech 101 Silhouettes, batch 100"
 
 
@@ -505,7 +509,7 @@ def test_ablation_curves():
     """A column for each choice, train above test, on the same axes; epoch 0 has no place on a
     logarithmic one."""
     every = variants()
-    figure = plots.ablation_curves(every, PAPER)
+    figure = figures.ablation_curves(every, PAPER)
     axes = np.reshape(figure.axes, (2, 3))
     titles = ["MNIST, batch 200", "MNIST, binarized anew at every visit, batch 200"]
     assert [axis.get_title() for axis in axes[0]] == [*titles, "MNIST, batch 100"]
@@ -532,7 +536,7 @@ def test_ablation_curves_of_one_trial_say_so():
     every[2][1].curve.loc[lambda curve: curve.epoch == 4, "status"] = "diverged"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        figure = plots.ablation_curves(every, PAPER)
+        figure = figures.ablation_curves(every, PAPER)
     assert not any(axis.collections for axis in figure.axes)
     assert words_of(figure)[2:] == [
         "Reduced budget: 1 trial (paper: 3); 2 epochs (paper: 4).",
@@ -557,7 +561,7 @@ def test_overfitting(trials):
     finished = [overfitted(name, trials) for name in ("cd", "sdcp_d")]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        figure = plots.overfitting(finished, LONG)
+        figure = figures.overfitting(finished, LONG)
     assert [axis.get_title() for axis in figure.axes] == ["CD", "S-DCP-D"]
     up = (trials - 1) / 2
     for axis, run in zip(figure.axes, finished, strict=True):
@@ -567,7 +571,7 @@ def test_overfitting(trials):
         assert valid.get_ydata().tolist() == [y + up / 2 for y in (-8, -6, -7)]
         assert set(when.get_xdata()) == {2}
         assert star.get_xydata().tolist() == [[2, -8 + up]] and star.get_color() == "red"
-        colour, _ = plots.STYLES[run.settings["algorithm"]]
+        colour, _ = figures.STYLES[run.settings["algorithm"]]
         assert {to_hex(line.get_color()) for line in (train, valid, test)} == {to_hex(colour)}
         assert axis.get_xscale() == "log" and "logarithmic" in axis.get_xlabel()
     (legend,) = figure.legends
@@ -590,7 +594,7 @@ def test_overfitting_where_all_trials_have_diverged():
     diverged = overfitted("pcd")
     diverged.curve.loc[diverged.curve.epoch > 0, "status"] = "diverged"
     curve = diverged.curve[diverged.curve.epoch <= 1]
-    figure = plots.overfitting([diverged._replace(curve=curve), overfitted("cg")], PAPER)
+    figure = figures.overfitting([diverged._replace(curve=curve), overfitted("cg")], PAPER)
     empty, drawn = figure.axes
     assert not any(len(line.get_xdata()) for line in empty.lines) and len(drawn.lines) == 5
     assert words_of(figure)[-1] == "3 diverged trials left out."
@@ -603,13 +607,13 @@ def test_sample_grids_mark_what_diverged(diverged):
     images[diverged] = None
     runs = [make_run(name) for name in names]
     runs[diverged].curve["status"] = "diverged"
-    figure = plots.sample_grids(runs, images, (3, 3), PAPER, 5000)
+    figure = figures.sample_grids(runs, images, (3, 3), PAPER, 5000)
     assert [axis.get_title() for axis in figure.axes] == [LABELS[name] for name in names]
     for number, axis in enumerate(figure.axes):
         assert say(axis) == (["diverged"] if number == diverged else [])
         if number != diverged:
             (drawn,) = axis.images
-            expected = plots.tile(images[number], (3, 3))
+            expected = figures.tile(images[number], (3, 3))
             np.testing.assert_array_equal(drawn.get_array(), expected)
             assert drawn.get_clim() == (0, 1)
     words = " ".join(text.get_text() for text in figure.texts)
@@ -619,12 +623,12 @@ def test_sample_grids_mark_what_diverged(diverged):
 def test_sample_grids_tell_a_model_that_is_not_kept_from_one_that_diverged():
     kept_none, lost = make_run()._replace(trials=()), make_run("cg")._replace(trials=())
     lost.curve["status"] = "diverged"
-    figure = plots.sample_grids([kept_none, lost], [None, None], (3, 3), PAPER, 5000)
+    figure = figures.sample_grids([kept_none, lost], [None, None], (3, 3), PAPER, 5000)
     assert [say(axis) for axis in figure.axes] == [["model not kept"], ["diverged"]]
 
 
 def test_sample_grids_say_that_steps_are_reduced():
-    figure = plots.sample_grids([make_run()], [np.zeros((1, 9))], (3, 3), PAPER, 20)
+    figure = figures.sample_grids([make_run()], [np.zeros((1, 9))], (3, 3), PAPER, 20)
     words = " ".join(text.get_text() for text in figure.texts)
     assert "Gibbs steps reduced (paper: 5,000)" in words and "after 20 Gibbs" in words
 
@@ -640,7 +644,7 @@ def test_saved_figures_are_the_same_to_the_byte(tmp_path, monkeypatch):
         figure, axis = plt.subplots(figsize=(2, 1))
         axis.plot([1, 2], label="a label")
         axis.legend()
-        plots.save(figure, stem)
+        figures.save(figure, stem)
     heads = {"pdf": b"%PDF-", "png": b"\x89PNG", "svg": b"<?xml"}
     assert len(list((tmp_path / "new").iterdir())) == 6
     for suffix, head in heads.items():
@@ -655,7 +659,7 @@ TABLE = pd.DataFrame({"dataset": ["Bars & Stripes", "5 %"], "mean (s)": ["1.41 �
 
 
 def test_saved_table(tmp_path):
-    plots.save_table(TABLE, tmp_path / "new" / "table_1", "Seconds of training.")
+    figures.save_table(TABLE, tmp_path / "new" / "table_1", "Seconds of training.")
     stem = tmp_path / "new" / "table_1"
     read = pd.read_csv(stem.with_suffix(".csv"), dtype=str)
     pd.testing.assert_frame_equal(read, TABLE)
@@ -671,7 +675,7 @@ def test_saved_table(tmp_path):
 def test_caption_is_escaped_in_latex(tmp_path):
     """A bare & in a caption is an error of LaTeX, a bare % swallows the closing brace."""
     caption = "Bars & Stripes: 5 % of 10_000."
-    plots.save_table(TABLE, tmp_path / "table", caption)
+    figures.save_table(TABLE, tmp_path / "table", caption)
     assert (tmp_path / "table.md").read_text().startswith(caption)
     assert r"\caption{Bars \& Stripes: 5 \% of 10\_000.}" in (tmp_path / "table.tex").read_text()
 
@@ -700,7 +704,7 @@ def crossed(axis):
 
 @pytest.mark.parametrize(("diverged", "best_of_cg"), [(0, 1), (1, 0)])
 def test_tuning_map_shows_every_setting_and_outlines_the_best(diverged, best_of_cg):
-    figure = plots.tuning_map(grid(diverged), "MNIST", ["seed 1"])
+    figure = figures.tuning_map(grid(diverged), "MNIST", ["seed 1"])
     speed, scaled, end, _ = figure.axes[:4]
     assert sorted(map(float, say(speed))) == [-5, -4, -3.5, -3]
     assert sorted(map(float, say(end))) == [-4.5, -3.5, -3, -2.5]
@@ -712,15 +716,15 @@ def test_tuning_map_shows_every_setting_and_outlines_the_best(diverged, best_of_
 
 def test_tuning_map_outlines_none_that_was_dropped_or_is_doubtful():
     table = grid(0).assign(dropped=[0, 0, 0, 1, 0], doubts="")
-    assert outlined(plots.tuning_map(table, "MNIST", []).axes[0]) == {(0, 1), (1, 0)}
+    assert outlined(figures.tuning_map(table, "MNIST", []).axes[0]) == {(0, 1), (1, 0)}
     table = table.assign(dropped=0, doubts=["", "", "", "why", ""])
-    assert outlined(plots.tuning_map(table, "MNIST", []).axes[0]) == {(0, 1), (1, 0)}
+    assert outlined(figures.tuning_map(table, "MNIST", []).axes[0]) == {(0, 1), (1, 0)}
 
 
 def test_tuning_map_where_a_setting_has_no_trial_left():
     table = grid(4)
     table.loc[3, ["area", "final"]] = np.nan
-    speed = plots.tuning_map(table, "MNIST", []).axes[0]
+    speed = figures.tuning_map(table, "MNIST", []).axes[0]
     assert sorted(map(float, say(speed))) == [-5, -4, -3.5] and crossed(speed) == {(1, 1)}
 
 
@@ -729,7 +733,7 @@ def test_sensitivity_map_is_over_epsilon_and_memory():
     table = pd.DataFrame(rows, columns=["epsilon", "lambda_hessian", "final", "diverged"])
     table = table.assign(area=table.final - 1, learning_rate=0.07, trials=4)
     sweep = [make_run("sdcp_d", evaluate={}, hyperparameters={"learning_rate": 0.07})]
-    final, area, share = plots.sensitivity_map(
+    final, area, share = figures.sensitivity_map(
         {"as_published": sweep}, {"as_published": table}
     ).axes[:3]
     assert say(final) == ["-3.01", "-3.10", "-3.91", "-4.00"]
@@ -742,7 +746,7 @@ def test_sensitivity_map_is_over_epsilon_and_memory():
 def test_step_matched_baselines_are_dotted_and_named():
     baseline = make_run("cg", hyperparameters={"learning_rate": 0.6857})
     runs = [make_run(name) for name in ALGORITHMS]
-    figure = plots.likelihood_curves(runs, PAPER, None, [baseline], "tuned_speed")
+    figure = figures.likelihood_curves(runs, PAPER, None, [baseline], "tuned_speed")
     (line,) = [ln for ln in figure.axes[0].lines if "step-matched" in str(ln.get_label())]
     assert line.get_linestyle() == ":" and "0.686" in line.get_label()
     assert any("tuned for speed" in text.get_text() for text in figure.texts)
@@ -755,19 +759,19 @@ def test_step_matched_baselines_are_dotted_and_named():
 
 def test_different_budgets_in_one_figure_are_each_stated():
     paper = make_run("cd", epochs=4), make_run("pcd", epochs=4)
-    assert len(plots.describe_runs(paper, PAPER)) == 1
+    assert len(figures.describe_runs(paper, PAPER)) == 1
     shorter = [*paper, make_run("cg", epochs=2), make_run("sdcp", epochs=2)]
-    (_, note) = plots.describe_runs(shorter, PAPER)
+    (_, note) = figures.describe_runs(shorter, PAPER)
     assert note == "CG, S-DCP: Reduced budget: 2 epochs (paper: 4)."
-    (_, note) = plots.describe_runs(shorter[2:], PAPER)
+    (_, note) = figures.describe_runs(shorter[2:], PAPER)
     assert note == "Reduced budget: 2 epochs (paper: 4)."
 
 
 def test_archived_runs_are_called_so():
     here, kept = make_run(), make_run("cg")._replace(archived=True)
-    assert plots.origin_line([here]) == "CPU test, 2026-01-02"
-    assert plots.origin_line([kept]) == "archived runs: CPU test, 2026-01-02"
-    both = plots.origin_line([kept, here])
+    assert figures.origin_line([here]) == "CPU test, 2026-01-02"
+    assert figures.origin_line([kept]) == "archived runs: CPU test, 2026-01-02"
+    both = figures.origin_line([kept, here])
     assert both == "CPU test, 2026-01-02; archived runs: CPU test, 2026-01-02"
 
 
@@ -803,7 +807,7 @@ def measured(**columns):
 
 def verdict_of(table):
     verdicts = pd.DataFrame({"id": ["5"], "experiment": "mnist", "n_hidden": 500, "verdict": "no"})
-    return plots.verdict_table(verdicts, table, [CLAIM]).iloc[0]
+    return figures.verdict_table(verdicts, table, [CLAIM]).iloc[0]
 
 
 def test_verdict_shows_what_speaks_most_against_the_claim():
@@ -820,14 +824,14 @@ def test_verdict_says_why_nothing_was_measured():
 
 
 def test_measurements_one_a_row_with_their_intervals():
-    table = plots.measurement_table(measured(), [CLAIM])
+    table = figures.measurement_table(measured(), [CLAIM])
     others = "CD", "CG", "S-DCP"
     assert list(table["of"]) == [f"vs {other}, 1 nat below, test" for other in others]
     assert list(table["paper"]) == ["40 %", "30 %", ""]
     assert list(table["ours [95 % interval]"])[1] == "10 % [never, 20 %]"
     assert list(table.outcome) == ["holds", "fails", "undecided"] and set(table.trials) == {"4"}
     counted = measured(measure="range_over_epsilon", ours=np.inf, low=np.inf, high=np.inf)
-    table = plots.measurement_table(counted.assign(trials=np.inf, note="two diverged"), [CLAIM])
+    table = figures.measurement_table(counted.assign(trials=np.inf, note="two diverged"), [CLAIM])
     assert set(table["ours [95 % interval]"]) == {"diverges"} and set(table.trials) == {"exact"}
     assert set(table.note) == {"two diverged"}
 
@@ -837,13 +841,13 @@ def test_measurements_one_a_row_with_their_intervals():
     [({"above": -87.8}, "above −87.80"), ({"between": [0.95, 1.1]}, "between 0.95 and 1.10")],
 )
 def test_rule_in_words(rule, text):
-    assert plots.rule_text({"measure": "maximum", "holds_if": rule}) == text
+    assert figures.rule_text({"measure": "maximum", "holds_if": rule}) == text
 
 
 def test_overfitting_of_a_run_without_validation_says_so():
     run = overfitted()
     bare = run._replace(curve=run.curve.drop(columns="valid"))
-    one, other = plots.overfitting([run, bare], LONG).axes
+    one, other = figures.overfitting([run, bare], LONG).axes
     assert say(other) == ["no validation likelihood"] and say(one) == []
     assert len(other.lines) == 2
 
@@ -866,11 +870,11 @@ def refuted_run():
 
 def test_refuted_points_are_hollow_with_what_they_can_be_at_most():
     run = refuted_run()
-    plain, trusted = plots.summarize(run), plots.summarize(run, trusted=True)
+    plain, trusted = summarize(run), summarize(run, trusted=True)
     assert tuple(plain["update"]) == EPOCHS[1:] and list(plain.refuted_by) == [0, 0, 20]
     assert tuple(trusted["update"]) == EPOCHS and "refuted_by" not in trusted
     assert trusted.test_mean.iloc[-1] == pytest.approx(plain.test_mean.iloc[-1] - 23)
-    figure = plots.likelihood_curves([run], PAPER)
+    figure = figures.likelihood_curves([run], PAPER)
     told = [line for text in figure.texts for line in text.get_text().splitlines()]
     assert "Plain AIS is refuted, its log-likelihood too high: S-DCP-D at least 20 nats" in told[-1]
     for axis, part in zip(figure.axes[::2], ("train", "test"), strict=True):
@@ -887,6 +891,6 @@ def test_refuted_points_are_hollow_with_what_they_can_be_at_most():
 
 
 def test_what_no_bound_refutes_is_drawn_as_before():
-    figure = plots.likelihood_curves([make_run()], PAPER)
+    figure = figures.likelihood_curves([make_run()], PAPER)
     assert not [d for d in figure.axes[0].lines if d.get_marker() == "_"]
     assert "refuted" not in "".join(text.get_text() for text in figure.texts)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from . import ROOT, runs
+from .. import ROOT, runs
 
 
 def train_beginning(archived, epochs, backend_name="auto", data_folder=None):

@@ -1,0 +1,58 @@
+"""One style for all figures: a colour and a marker for each algorithm, the heading, the files.
+
+The colours are Okabe & Ito's, which colour-blind readers can tell apart; markers and direct
+labels do the same in grey print.
+"""
+
+import os
+import sys
+from contextlib import chdir
+from pathlib import Path
+
+from ..algorithms import ALGORITHMS
+
+# Drawings do not depend on the user's settings, which matplotlib looks for here, and then there.
+_INLINE = "module://matplotlib_inline.backend_inline"
+os.environ["MPLBACKEND"] = _INLINE if "ipykernel" in sys.modules else "agg"
+os.environ["MATPLOTLIBRC"] = os.devnull
+with chdir(Path(__file__).parent):
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt  # noqa: F401, for all figures
+mpl.rcdefaults()  # where it had been imported before
+mpl.rcParams.update(
+    {
+        "svg.hashsalt": "sdcpd",  # with SOURCE_DATE_EPOCH=0: the same bytes every time
+        "svg.fonttype": "none",
+        "pdf.fonttype": 42,
+        "font.size": 9,
+        "axes.titlesize": 10,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.alpha": 0.3,
+        "legend.frameon": False,
+        "figure.dpi": 110,
+        "savefig.dpi": 200,
+    }
+)
+STYLES = {name: algorithm.style for name, algorithm in ALGORITHMS.items()}
+
+
+def save(figure, stem):
+    """Write ``stem``.pdf, .png and .svg."""
+    Path(stem).parent.mkdir(parents=True, exist_ok=True)
+    for suffix in ("pdf", "png", "svg"):
+        figure.savefig(f"{stem}.{suffix}", bbox_inches="tight")
+
+
+def headline(figure, title, lines):
+    height = figure.get_figheight()
+    top = 0.2 + 0.26 + 0.17 * len(lines)  # inches
+    figure.tight_layout(rect=(0, 0.32 / height, 1, 1 - top / height))
+    figure.text(0.01, 1 - 0.1 / height, title, fontsize=12, weight="bold", va="top")
+    figure.text(0.01, 1 - 0.36 / height, "\n".join(lines), fontsize=8.5, color="0.3", va="top")
+
+
+def logarithmic(axis):
+    axis.set_xscale("log")
+    axis.xaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:g}"))
