@@ -391,15 +391,12 @@ def trusted(study):
 
 def _trust(folder, run, theta, trial, engine, data_folder):
     dataset = data.load(run.settings["dataset"], data_folder)
-    parts = [a if a is None else engine.xp.asarray(a) for a in dataset[:3]]  # train, valid, test
     fields = run.settings["seed"], "trusted", run.settings["dataset"], run.settings["algorithm"]
     evaluate = likelihood.Evaluator(
-        parts[0],
-        parts[2],
+        likelihood.images_of(dataset, engine.xp),
         lambda *where: key(*fields, *where),
         run.settings["ais"],
         engine=engine,
-        valid=parts[1],
         plain_at=(),
     )
     curve, last = run.curve, run.curve["update"].max()

@@ -627,9 +627,10 @@ def test_evaluator_estimates_with_the_engine_it_is_given():
     train = random_bits(9, 6, seed=14, dtype=np.uint8)
     theta = make("moderate", 6, 4, 2)
     how = {"n_particles": 20, "n_temperatures": 30}
-    points = Evaluator(train, train, key, how, engine=spy)(theta, np.arange(2), 5)
+    given = {"train": train, "test": train}, key, how
+    points = Evaluator(*given, engine=spy)(theta, np.arange(2), 5)
     assert spy.made > 2  # of plain AIS, and of each trusted estimate's search and bases
-    plain = Evaluator(train, train, key, how)(theta, np.arange(2), 5)
+    plain = Evaluator(*given)(theta, np.arange(2), 5)
     for one, other in zip(points, plain, strict=True):
         assert one == pytest.approx(other, abs=1e-3)
 

@@ -286,7 +286,7 @@ def test_evaluator_of_small_models():
     """Exact, in float64 whatever the models' precision; test apart from train."""
     train, test = (random_bits(9, 6, seed=s, dtype=np.uint8) for s in (11, 12))
     theta = random_models(6, 4, seed=13, replicas=2, dtype=np.float32)
-    points = Evaluator(train, test, keys=None)(theta, np.arange(2), 5)
+    points = Evaluator({"train": train, "test": test}, keys=None)(theta, np.arange(2), 5)
     wide = theta.map(lambda array: array.astype(np.float64))
     log_z = exact_log_z(wide).value
     for r, point in enumerate(points):
@@ -299,13 +299,9 @@ def test_evaluator_of_small_models():
 def test_evaluator_with_validation_images(ais):
     """Their average log-likelihood by the same log Z; without them no such key, not a NaN."""
     train, test, valid = (random_bits(9, 6, seed=s, dtype=np.uint8) for s in (11, 12, 16))
-    theta = random_models(6, 4, seed=13, replicas=2)
-
-    def keys(replica, update):
-        return key(replica, update)
-
-    without = Evaluator(train, test, keys, ais)(theta, np.arange(2), 5)
-    points = Evaluator(train, test, keys, ais, valid=valid[:7])(theta, np.arange(2), 5)
+    theta, parts = random_models(6, 4, seed=13, replicas=2), {"train": train, "test": test}
+    without = Evaluator(parts, key, ais)(theta, np.arange(2), 5)
+    points = Evaluator(parts | {"valid": valid[:7]}, key, ais)(theta, np.arange(2), 5)
     for r, point in enumerate(points):
         log_z = [point["log_z"]] * 2
         assert point["valid"] == average_log_likelihood(theta, valid[:7], log_z)[r]
@@ -321,7 +317,7 @@ def test_evaluator_makes_plain_ais_where_it_is_asked_for():
     images = random_bits(9, 6, seed=11, dtype=np.uint8)
     theta = random_models(6, 4, seed=13, replicas=2)
     ais = {"n_particles": 100, "n_temperatures": 100}
-    evaluator = Evaluator(images, images, lambda *fields: key(*fields), ais, plain_at=[5, 8])
+    evaluator = Evaluator({"train": images, "test": images}, key, ais, plain_at=[5, 8])
     exact = exact_log_z(theta).value
     for update, plain in ((4, False), (5, True)):
         for r, point in enumerate(evaluator(theta, np.arange(2), update)):
@@ -339,7 +335,7 @@ def test_evaluator_estimates_by_replica_and_update():
     train = random_bits(9, 6, seed=14, dtype=np.uint8)
     theta = random_models(6, 4, seed=15, replicas=3, dtype=np.float32)
     size = {"n_particles": 20, "n_temperatures": 30}
-    evaluate = Evaluator(train, train, lambda replica, update: key(replica, update), size)
+    evaluate = Evaluator({"train": train, "test": train}, key, size)
     points = evaluate(theta, np.arange(3), 5)
     assert evaluate(theta.select([0, 2]), np.array([0, 2]), 5) == [points[0], points[2]]
     assert evaluate(theta, np.arange(3), 6)[0]["log_z"] != points[0]["log_z"]

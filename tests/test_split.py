@@ -207,7 +207,7 @@ def training(engine, name, images, batch_size, points, n_hidden, checkpoint=None
     xp, mean = engine.xp, images.mean(0)
     theta = initialize(mean, n_hidden, KEYS, xp)
     device_images = xp.asarray(images)
-    evaluate = Evaluator(device_images, device_images, lambda r, u: key("ais", r, u), engine=engine)
+    evaluate = Evaluator({"train": device_images, "test": device_images}, key, engine=engine)
     hyper = hyperparameters(xp, m=images.shape[1])
     how = batch_size, points, np.array(KEYS), np.array(KEYS)
     task = Task(name, hyper, device_images, *how, engine=engine)

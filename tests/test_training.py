@@ -51,7 +51,7 @@ def setup(trials=ALL, seed=1, images=IMAGES, n_hidden=5, rates=(0.05, 0.2, 0.1),
         "images": images,
         "batch_size": BATCH,
         "evaluation_updates": POINTS,
-        "evaluate": Evaluator(images, images, lambda replica, update: key(replica, update)),
+        "evaluate": Evaluator({"train": images, "test": images}, key),
         "order_keys": keys("order"),
         "chain_keys": keys("chain"),
     }

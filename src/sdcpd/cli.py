@@ -158,7 +158,7 @@ def evaluate(options):
     import pandas as pd
 
     from . import engines, philox
-    from .likelihood import Evaluator
+    from .likelihood import Evaluator, images_of
     from .progress import Progress
     from .study.measurements import models, side_by_side, stack
 
@@ -172,14 +172,13 @@ def evaluate(options):
         has = f"images of {name} have {pixels} pixels, but the models {visible} visible units"
         raise CommandError(f"{has}: give other --data")
     ais, chosen = _ais(options, settings["ais"]), engines.select(options.backend)
-    train, valid, test = (a if a is None else chosen.xp.asarray(a) for a in dataset[:3])
     fields = "evaluate", _sha256(run) or settings["dataset"], settings["algorithm"]
     progress = Progress(f"{Path(name).name} log Z", len(run.trials))
 
     def keys(trial, _):
         return philox.key(options.seed, *fields, trial)
 
-    evaluator = Evaluator(train, test, keys, ais, progress.note, chosen, valid)
+    evaluator = Evaluator(images_of(dataset, chosen.xp), keys, ais, progress.note, chosen)
     alive, found = models([run], len(run.trials)), {}
     for part in side_by_side(alive, chosen, (ais or AIS)["n_particles"], on_cpu=1):
         trials = [run.trials[row] for _, row in part]

@@ -3,12 +3,13 @@
 average log-likelihood = mean over images of log Σ_h exp(−E(v, h)) − log Z
 """
 
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import numpy as np
 
 from .device import array_module, to_host
-from .engines.plain import PLAIN
+from .engines.plain import PLAIN, Engine
 from .philox import Stream
 from .philox import key as key_of
 from .rbm import (
@@ -44,7 +45,7 @@ def exact_log_z(theta):
         If the smaller layer has more than MAX_ENUMERATED units.
     """
     xp = array_module(theta.W)
-    W, b, c = (array.astype(xp.float64) for array in theta)
+    W, b, c = _in_float64(theta)
     if W.shape[1] > W.shape[2]:  # enumerate the visible units: the model with layers exchanged
         W, b, c = W.transpose(0, 2, 1), c, b
     n = W.shape[1]
@@ -92,8 +93,7 @@ def annealed_log_z(
         The standard error is that of the logarithm of the mean weight (delta method). A weight
         that dwarfs the others makes it meaningless: look at the effective sample size too.
     """
-    how = n_particles, n_temperatures, report, engine
-    return _annealed(theta, train_mean, keys, *how)[0]
+    return _annealed(theta, train_mean, keys, n_particles, n_temperatures, report, engine)[0]
 
 
 def _annealed(theta, train_mean, keys, n_particles, n_temperatures, report, engine):
@@ -133,9 +133,8 @@ class TrustedLogZ(NamedTuple):
     standard_error: float
     effective_sample_size: float  # of the particles of all bases
     bound: float  # log Z is at least this
-    image_bound: float  # and at least this, the log-weight log p*(v) of one image alone
     bases: dict  # name -> log Z by it alone, its error and effective sample size, its part of log Z
-    mode: np.ndarray  # (m,) mean of the mean-field distribution of the bound
+    mode: np.ndarray  # (m,) mean of the mean-field distribution of the largest weight
 
     @property
     def agrees(self):
@@ -178,8 +177,7 @@ def mean_field(theta, v, n_iterations=TO_THE_END):
     bounds : float64 array, (R, B), in nats
     """
     xp = array_module(theta.W)
-    theta = Parameters(*(array.astype(xp.float64) for array in theta[:3]))
-    p = v.astype(xp.float64)
+    theta, p = _in_float64(theta), v.astype(xp.float64)
     for _ in range(n_iterations):
         p = visible_probability(theta, hidden_probability(theta, p))
     q = 1 - p
@@ -187,14 +185,7 @@ def mean_field(theta, v, n_iterations=TO_THE_END):
     return p, log_unnormalized(theta, p) + entropy
 
 
-def trusted_log_z(
-    theta,
-    images,
-    key,
-    n_particles=100,
-    n_temperatures=250,
-    engine=PLAIN,
-):
+def trusted_log_z(theta, images, key, n_particles=100, n_temperatures=250, engine=PLAIN):
     """log Z of a model that may have modes far from the data, which plain AIS does not see.
 
     ``find_modes``, with CHAINS a particle and as many steps as temperatures, tells where the model
@@ -225,18 +216,18 @@ def trusted_log_z(
     TrustedLogZ
     """
     xp = engine.xp
-    search = CHAINS * n_particles, n_temperatures
-    ends, modes, bounds = find_modes(theta, images, key, *search, engine)
-    _, alone = mean_field(theta, xp.asarray(np.round(modes))[None], 0)
-    image_bound = float(to_host(alone).max())
-    bounds = [*bounds, image_bound]
-    means = {"data": to_host(images.mean(0, dtype=xp.float64)), "chains": ends.mean(0)}
+    reached, modes, bounds = find_modes(
+        theta, images, key, CHAINS * n_particles, n_temperatures, engine
+    )
+    means = {"data": to_host(images.mean(0, dtype=xp.float64)), "chains": reached.mean(0)}
     means |= {f"mode {number}": mode for number, mode in enumerate(modes, 1)}
+    _, of_images = mean_field(theta, xp.asarray(np.round(modes))[None], 0)
+    bound = max(*bounds, *to_host(of_images[0]))
     for factor in REPEATS:
-        how = key_of(key.tolist(), factor), n_particles, n_temperatures * factor, engine
-        *log_z, bases, heaviest = _from_bases(theta, means, *how)
-        bounds += to_host(mean_field(theta, xp.asarray(heaviest)[None])[1][0]).tolist()
-        found = TrustedLogZ(*log_z, float(max(bounds)), image_bound, bases, modes[0])
+        of_try = key_of(key.tolist(), factor), n_particles, n_temperatures * factor, engine
+        *log_z, bases, heaviest = _from_bases(theta, means, *of_try)
+        bound = max(bound, *to_host(mean_field(theta, xp.asarray(heaviest)[None])[1][0]))
+        found = TrustedLogZ(*log_z, float(bound), bases, modes[0])
         if found.agrees:
             break
     return found
@@ -248,15 +239,15 @@ def _from_bases(theta, means, key, n_particles, n_temperatures, engine):
     logits = np.stack([logit_of_mean(mean) for mean in means.values()])
     bases, terms, heaviest = {}, [], []
     for number, (name, mean) in enumerate(means.items()):
-        how = n_particles, n_temperatures * (BROAD if number < 2 else 1), None, engine
-        found, particles, weights = _annealed(theta, mean, [key_of(key.tolist(), name)], *how)
+        keys, steps = [key_of(key.tolist(), name)], n_temperatures * (BROAD if number < 2 else 1)
+        alone, particles, weights = _annealed(theta, mean, keys, n_particles, steps, None, engine)
         log_q = to_host(particles[0]).astype(np.float64) @ logits.T
         log_q -= np.logaddexp(0, logits).sum(1)
         share = log_q[:, number] - np.logaddexp.reduce(log_q, 1)
         terms.append(share + weights[0] - np.log(n_particles))
         heaviest.append(to_host(particles[0])[weights[0].argmax()])
-        alone = (float(value[0]) for value in found)
-        bases[name] = (*alone, float(np.logaddexp.reduce(terms[-1])))
+        part = np.logaddexp.reduce(terms[-1])
+        bases[name] = tuple(float(value) for value in (*(a[0] for a in alone), part))
     value = np.logaddexp.reduce(np.concatenate(terms))
     shares = np.exp(np.stack(terms) - value)  # their sum is 1
     error = np.sqrt(n_particles * shares.var(1, ddof=1).sum())
@@ -273,7 +264,7 @@ def find_modes(theta, images, key, n_chains, n_steps, engine):
 
     Returns
     -------
-    ends : ndarray of float64, (n_chains, m)
+    reached : ndarray of float64, (n_chains, m)
         Where the chains are: the first half those from images.
     modes : ndarray of float64, (MODES or fewer, m)
         Means of distinct mean-field distributions, that with the largest weight first.
@@ -288,12 +279,12 @@ def find_modes(theta, images, key, n_chains, n_steps, engine):
     chain = engine.chain(theta, engine.states(xp.concatenate([images[rows], noise])[None]), stream)
     for _ in range(n_steps):
         chain.step()
-    ends = chain.images().astype(xp.float64)
-    found, _ = _best_distinct(theta, ends, TO_TELL, CANDIDATES)
-    one, other = np.triu_indices(len(found))  # of a mode and itself, too
-    between = xp.asarray((found[one] + found[other]) / 2)[None]
-    found, _ = _best_distinct(theta, between, TO_TELL, 2 * MODES)
-    return to_host(ends[0]), *_best_distinct(theta, xp.asarray(found)[None], TO_THE_END, MODES)
+    reached = chain.images().astype(xp.float64)
+    modes, _ = _best_distinct(theta, reached, TO_TELL, CANDIDATES)
+    one, other = np.triu_indices(len(modes))  # of a mode and itself, too
+    between = xp.asarray((modes[one] + modes[other]) / 2)[None]
+    modes, _ = _best_distinct(theta, between, TO_TELL, 2 * MODES)
+    return to_host(reached[0]), *_best_distinct(theta, xp.asarray(modes)[None], TO_THE_END, MODES)
 
 
 def _best_distinct(theta, v, n_iterations, n):
@@ -304,17 +295,20 @@ def _best_distinct(theta, v, n_iterations, n):
     next term of Plefka's expansion, ½ Σ_ij W_ij² Var h_i Var v_j.
     """
     p, bounds = mean_field(theta, v, n_iterations)
-    W, b, c = (array.astype(p.dtype) for array in theta[:3])
-    h = hidden_probability(Parameters(W, b, c), p)
-    more = ((h * (1 - h)) @ W**2 * (p * (1 - p))).sum(-1) / 2
+    theta = _in_float64(theta)
+    h = hidden_probability(theta, p)
+    more = ((h * (1 - h)) @ theta.W**2 * (p * (1 - p))).sum(-1) / 2
     p, bounds, weights = (to_host(array[0]) for array in (p, bounds, bounds + more))
     order = np.argsort(-weights, kind="stable")
-    chosen = [order[0]]
+    distinct = [order[0]]
     for row in order[1:]:
-        apart = np.abs(np.round(p[chosen]) - np.round(p[row])).mean(1)
-        if len(chosen) < n and (apart >= DISTINCT).all():
-            chosen.append(row)
-    return p[chosen], bounds
+        apart = np.abs(np.round(p[distinct]) - np.round(p[row])).mean(1)
+        if len(distinct) < n and (apart >= DISTINCT).all():
+            distinct.append(row)
+    return p[distinct], bounds
+
+
+# ------------------------------------------------------------------------ what a curve holds
 
 
 def average_log_likelihood(theta, images, log_z):
@@ -332,53 +326,40 @@ def average_log_likelihood(theta, images, log_z):
     return total / len(images) - log_z
 
 
-class Evaluator:
-    """What ``training.train`` calls at an evaluation point.
+def images_of(dataset, xp):
+    """The images of a dataset that are evaluated, on the device: part -> uint8 (N, m).
 
-    Parameters
-    ----------
-    train, test, valid : array of uint8, (N, m)
-        ``valid`` may be None.
-    keys : callable (replica, update) -> array of uint64, shape (2,)
-        Philox key of an AIS estimate.
-    ais : dict or None
-        ``n_particles`` and ``n_temperatures`` of plain AIS, of which no part of the trusted
-        estimate gets more; None enumerates, in float64.
-    plain_at : collection of int, optional
-        The updates after which plain AIS is made; default: all. The trusted estimate always is.
-    note : callable (replica, update, TrustedLogZ), optional
-        Called with every trusted estimate.
+    train, test, and valid where there are any. What is one array there is one here.
     """
+    train = xp.asarray(dataset.train)
+    parts = {"train": train}
+    parts["test"] = train if dataset.test is dataset.train else xp.asarray(dataset.test)
+    return parts if dataset.valid is None else parts | {"valid": xp.asarray(dataset.valid)}
 
-    def __init__(
-        self,
-        train,
-        test,
-        keys,
-        ais=None,
-        report=None,
-        engine=PLAIN,
-        valid=None,
-        plain_at=None,
-        note=None,
-    ):
-        self.train, self.keys, self.ais = train, keys, ais
-        self.parts = {"train": train, "test": test}
-        if valid is not None:
-            self.parts["valid"] = valid
-        self.report, self.engine, self.plain_at, self.note = report, engine, plain_at, note
-        self.train_mean = to_host(train.mean(0, dtype=np.float64))
+
+class Evaluator(NamedTuple):
+    """What ``training.train`` calls at an evaluation point."""
+
+    images: dict  # see images_of
+    keys: Callable  # (replica, update) -> Philox key of an AIS estimate, uint64 (2,)
+    # ``n_particles`` and ``n_temperatures`` of plain AIS, of which no part of the trusted estimate
+    # gets more; None enumerates, in float64.
+    ais: dict | None = None
+    report: Callable | None = None  # (float), called with the share of an estimate that is done
+    engine: Engine = PLAIN
+    # The updates after which plain AIS is made; None: all. The trusted estimate always is.
+    plain_at: Collection | None = None
+    note: Callable | None = None  # (replica, update, TrustedLogZ), called with every one
 
     def __call__(self, theta, replicas, update):
         """A dict for each model: train, test, valid if there is one, log_z, log_z_se, ess by
         plain AIS (or exact); and the same as ``trusted_…`` with the bound on log Z, and whether
         what is trusted agrees (1 or 0)."""
-        if self.ais is None:
-            theta = Parameters(*(a.astype(np.float64) for a in (theta.W, theta.b, theta.c)))
-        means = {}  # of log p*(v)
-        for part, images in self.parts.items():
-            same = part == "test" and images is self.train
-            means[part] = means["train"] if same else average_log_likelihood(theta, images, 0)
+        theta = theta if self.ais else _in_float64(theta)
+        means, train = {}, self.images["train"]  # of log p*(v)
+        for part, images in self.images.items():
+            known = part != "train" and images is train
+            means[part] = means["train"] if known else average_log_likelihood(theta, images, 0)
         points = [{} for _ in replicas]
         keys = [self.keys(int(replica), update) for replica in replicas if self.ais]
         if self.ais is None or self.plain_at is None or update in self.plain_at:
@@ -399,13 +380,14 @@ class Evaluator:
     def _plain(self, theta, keys):
         if self.ais is None:
             return exact_log_z(theta)
-        how = self.ais | {"report": self.report, "engine": self.engine}
-        return annealed_log_z(theta, self.train_mean, keys, **how)
+        mean = to_host(self.images["train"].mean(0, dtype=np.float64))
+        return annealed_log_z(theta, mean, keys, **self.ais, report=self.report, engine=self.engine)
 
     def _trusted(self, theta, key):
         n_particles = min(100, self.ais["n_particles"])
         n_temperatures = min(250, self.ais["n_temperatures"])
-        return trusted_log_z(theta, self.train, key, n_particles, n_temperatures, self.engine)
+        train = self.images["train"]
+        return trusted_log_z(theta, train, key, n_particles, n_temperatures, self.engine)
 
 
 def likelihoods(curve, part="test"):
@@ -426,6 +408,10 @@ def missed(log_z, standard_error, trusted, trusted_error, bound):
 def refuted(log_z, bound):
     """Whether a bound that no sampling enters says more than an estimate of log Z."""
     return bound - log_z > AGREEMENT
+
+
+def _in_float64(theta):
+    return Parameters(*(array.astype(np.float64) for array in theta[:3]))
 
 
 def _log_sum_exp(terms, xp):

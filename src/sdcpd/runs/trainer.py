@@ -14,7 +14,7 @@ import pandas as pd
 from .. import ROOT, data, device, engines, philox, training
 from ..algorithms import Hyperparameters
 from ..files import whole_file
-from ..likelihood import Evaluator
+from ..likelihood import Evaluator, images_of
 from ..progress import Progress
 from ..rbm import Parameters, initialize
 from ..sources import source_hash
@@ -202,15 +202,14 @@ class _Trainer:
 
     def _train(self, replicas, owner, checkpoint, progress, updates_before):
         s, xp, dataset, keys = self.settings, self.engine.xp, self.dataset, self._keys(replicas)
-        images, grey = xp.asarray(dataset.train), dataset.grey
+        parts, grey = images_of(dataset, xp), dataset.grey
+        images = parts["train"]
         evaluator = Evaluator(
-            images,
-            images if dataset.test is dataset.train else xp.asarray(dataset.test),
+            parts,
             lambda replica, update: self._key("ais", replicas[replica], update),
             s["ais"],
             progress.note,
             self.engine,
-            None if dataset.valid is None else xp.asarray(dataset.valid),
             plain_at=self.plain_at,
             note=lambda replica, update, found: self._note(replicas[replica][1], update, found),
         )

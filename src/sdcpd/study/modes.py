@@ -67,7 +67,7 @@ def measure(
         return measurements.table()
     settings = finished[0].settings
     dataset = data.load(settings["dataset"], data_folder or ROOT / "data")
-    train, test = (chosen.xp.asarray(part) for part in (dataset.train, dataset.test))
+    parts = {part: chosen.xp.asarray(getattr(dataset, part)) for part in ("train", "test")}
     nearest = Nearest(dataset.train, chosen.xp)
     measurements.about["distance"] = float(nearest(dataset.test)[1].mean())
     progress = Progress(f"modes {settings['dataset']}", len(todo))
@@ -77,12 +77,10 @@ def measure(
         theta = chosen.prepare(theta.map(chosen.xp.asarray))
         key = philox.key(seed, "modes", settings["dataset"], name, trial, number)
         evaluate = Evaluator(
-            *(train, test, lambda *_, key=key: key, run.settings["ais"]),
-            report=progress.note,
-            engine=chosen,
+            parts, lambda *_, key=key: key, run.settings["ais"], progress.note, chosen
         )
         (point,) = evaluate(theta, [trial], 0)
-        ends, modes, bounds = find_modes(theta, train, key, n_chains, n_steps, chosen)
+        ends, modes, bounds = find_modes(theta, parts["train"], key, n_chains, n_steps, chosen)
         point["bound"] = max(point["bound"], float(bounds.max()))
         led_to, _ = mean_field(theta, chosen.xp.asarray(ends)[None], TO_TELL)
         there = np.abs(np.round(to_host(led_to[0])) - np.round(modes[0])).mean(1) < DISTINCT
