@@ -12,6 +12,7 @@ from snakemake.utils import update_config
 
 from sdcpd import data, experiments, runs
 from sdcpd.experiments import CONFIG, ConfigError, run_settings, sweep_settings
+from sdcpd.runs.settings import evaluation_updates
 
 SCALES = ("paper", "quick", "smoke")
 GROUPS = experiments.read_hyperparameters()
@@ -203,7 +204,7 @@ def test_evaluations_of_an_ablation_are_among_those_of_its_base():
     for base, others in PAPER["ablations"].items():
         for other in others:
             updates = [
-                runs.evaluation_updates(
+                evaluation_updates(
                     run_settings(PAPER, GROUPS, name, "as_published", "cd", 500)
                     | {"batch_size": every[base]["batch_size"]},
                     4100,

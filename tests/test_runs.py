@@ -17,7 +17,7 @@ from sdcpd import ROOT, data, runs
 from sdcpd.algorithms import ALGORITHMS
 from sdcpd.engines.plain import PLAIN, Engine
 from sdcpd.progress import Progress
-from sdcpd.runs import runfile, snapshots, trainer
+from sdcpd.runs import folders, runfile, setup, snapshots, trainer
 from sdcpd.runs.settings import evaluation_updates
 from sdcpd.sources import source_hash
 
@@ -100,9 +100,9 @@ def calls_of_train(monkeypatch):
     """The arguments of every training from here on, as it is called."""
     seen, original = [], trainer.train
 
-    def spy(*arguments):
+    def spy(*arguments, **how):
         seen.append(arguments)
-        return original(*arguments)
+        return original(*arguments, **how)
 
     monkeypatch.setattr(trainer, "train", spy)
     return seen
@@ -112,9 +112,9 @@ def test_streams_of_a_run(monkeypatch):
     """One order of the images for all algorithms of a trial; chains and AIS of their own."""
     seen, given, original = calls_of_train(monkeypatch), [], trainer.Evaluator
 
-    def spy(train, test, keys, *arguments, **how):
+    def spy(images, keys, *arguments):
         given.append(keys)
-        return original(train, test, keys, *arguments, **how)
+        return original(images, keys, *arguments)
 
     monkeypatch.setattr(trainer, "Evaluator", spy)
     variants = [{}, rate(0.2), {"n_gibbs_steps": 2}, {"n_hidden": 4}, {"algorithm": "pcd"}]
@@ -339,7 +339,7 @@ def test_other_errors_are_left_as_they_are(monkeypatch):
 
 
 def raising(error):
-    def fail(*arguments):
+    def fail(*arguments, **how):
         raise error
 
     return fail
@@ -381,7 +381,7 @@ def once(monkeypatch, owner, name, when):
     [
         (Progress, "update", lambda self, done: done == 5, 3),
         (trainer.Evaluator, "__call__", lambda self, theta, rows, update: update == 6, 3),
-        (runs, "save", lambda run, folder: True, 6),  # a full disk: training is not repeated
+        (trainer, "save", lambda run, folder: True, 6),  # a full disk: training is not repeated
     ],
     ids=["training", "evaluation", "saving"],
 )
@@ -484,11 +484,8 @@ def test_more_trials_are_those_made_at_once(tmp_path):
 def test_code_that_decides_no_model_voids_no_checkpoint(tmp_path, monkeypatch):
     """But the run file names both versions."""
     execute(folder=tmp_path, epochs=1)
-    first, hashes = (
-        source_hash("runs"),
-        {"runs": "other", "training": source_hash("training")},
-    )
-    monkeypatch.setattr(runfile, "source_hash", hashes.get)
+    first, hashes = source_hash("runs"), {"runs": "other", "training": source_hash("training")}
+    monkeypatch.setattr(setup, "source_hash", hashes.get)
     run = execute(folder=tmp_path)
     assert run.wall["resumed_at_update"] == 3 and run.provenance["source"] == f"{first} + other"
     hashes["training"] = "other"
@@ -554,7 +551,7 @@ def test_a_finished_run_is_there_at_once_until_its_checkpoints_are_cleared(tmp_p
 
 def test_two_trainings_into_one_folder(tmp_path, monkeypatch):
     """The second is refused, and the first is undisturbed."""
-    monkeypatch.setattr(trainer.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(folders.time, "sleep", lambda seconds: None)
     told = []
 
     def look(self, done):
@@ -648,7 +645,7 @@ def test_validation_likelihood_is_in_the_curve(eta, small_dataset, tmp_path, mon
 
     monkeypatch.setattr(data, "load", lambda name, folder: dataset)
     folder = tmp_path / "run"
-    once(monkeypatch, runs, "save", lambda run, folder: True)
+    once(monkeypatch, trainer, "save", lambda run, folder: True)
     with pytest.raises(Interruption):
         execute(folder=folder, **rate(eta))
     assert_equal(execute(folder=folder, **rate(eta)), undisturbed)
@@ -717,7 +714,8 @@ def test_more_replicas_than_memory_holds(request):
     request.getfixturevalue("room_for_two")
     sizes, original = [], trainer.train
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer, "train", lambda *a: sizes.append(len(a[1].W)) or original(*a))
+        spy = lambda *a, **k: sizes.append(len(a[1].W)) or original(*a, **k)  # noqa: E731
+        patch.setattr(trainer, "train", spy)
         parts = [execute("pcd", trials=5), *execute_sweep(sweep)]
     assert sizes == [2, 2, 1, 2, 2, 2]
     for part, expected in zip(parts, whole, strict=True):
@@ -779,7 +777,7 @@ def test_trials_apart_are_those_at_once(algorithm, sizes, tmp_path):
 @pytest.mark.parametrize("diverged", [0, 1])
 def test_trials_apart_where_all_of_a_part_diverge(diverged, tmp_path, monkeypatch):
     """Columns that only the others have stand where they would stand."""
-    original = trainer.initialize
+    original = setup.initialize
 
     def broken(*arguments):
         theta = original(*arguments)
@@ -789,7 +787,7 @@ def test_trials_apart_where_all_of_a_part_diverge(diverged, tmp_path, monkeypatc
                 theta.W[row] = np.nan
         return theta
 
-    monkeypatch.setattr(trainer, "initialize", broken)
+    monkeypatch.setattr(setup, "initialize", broken)
     given, which = settings(ais=AIS), 0
     runs.execute(given, tmp_path / "whole", "numpy")
     folders = [tmp_path / "first", tmp_path / "second"]

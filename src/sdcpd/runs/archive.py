@@ -53,10 +53,8 @@ def read(path):
 
 @cache
 def _sums(folder):
-    try:
-        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return {}
+    path = folder / SUMS
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else ()
     return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
 
 
@@ -100,18 +98,12 @@ def _store_best(folder, goal, keep_model):
 
 def write_sums():
     """List every file of a finished run with its checksum, anew."""
-    parts = (
-        file
-        for part in ("runs", "sweeps", "modes", "quality", "timing")
-        for file in (FOLDER / part).rglob("*")
-    )
-    files = sorted(f for f in parts if f.is_file())
-    lines = [
-        f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(FOLDER).as_posix()}\n"
-        for file in files
-    ]
+    folders = (FOLDER / part for part in ("runs", "sweeps", "modes", "quality", "timing"))
+    files = sorted(file for folder in folders for file in folder.rglob("*") if file.is_file())
     with whole_file(FOLDER / SUMS) as sums:
-        sums.writelines(lines)
+        for file in files:
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+            sums.write(f"{digest}  {file.relative_to(FOLDER).as_posix()}\n")
     _sums.cache_clear()
 
 

@@ -54,7 +54,7 @@ FILES = ("run.json", "curve.csv", "models.npz", "wall.json")
 SWEEP_FILES = ("run.json", "curve.csv.gz", "wall.json")
 PLAIN = ("train", "test", "valid", "log_z", "log_z_se", "ess")  # of a curve, by plain AIS or exact
 TRUSTED = (*(f"trusted_{name}" for name in PLAIN), "bound", "trusted_agrees")
-COLUMNS = ("replica", "epoch", "update", *PLAIN, *TRUSTED, "status")
+COLUMNS = ("trial", "epoch", "update", *PLAIN, *TRUSTED, "status")
 # Of the wall times of a run that has several parts.
 SUMS = ("training_seconds", "evaluation_seconds", "replicas_in_that_time", "resumed_at_update")
 
@@ -91,19 +91,18 @@ class Run(NamedTuple):
         return self.theta.select(slice(row, row + 1)), trial
 
 
-def provenance(chosen):
+def provenance(engine):
     """Code version, device and library versions: what a run file says of its origin."""
     # This project's own repository, not one around it or one that the environment names.
     command = ["git", f"--git-dir={ROOT / '.git'}", "rev-parse", "HEAD"]
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    how = {"env": own, "text": True, "timeout": 10, "stderr": subprocess.DEVNULL}
+    environment = {n: value for n, value in os.environ.items() if not n.startswith("GIT_")}
+    how = {"env": environment, "text": True, "timeout": 10, "stderr": subprocess.DEVNULL}
     try:
-        commit = subprocess.check_output(command, **how)
+        commit = subprocess.check_output(command, **how).strip()
     except (OSError, subprocess.SubprocessError):  # not a clone: the source hash still tells
         commit = "unknown"
-    code = {"sdcpd": __version__, "commit": commit.strip(), "source": source_hash("runs")}
-    code |= {"trained_by": source_hash("training")}
-    return code | chosen.describe()
+    code = {"sdcpd": __version__, "commit": commit, "source": source_hash("runs")}
+    return code | {"trained_by": source_hash("training")} | engine.describe()
 
 
 def save(run, folder):
@@ -111,20 +110,18 @@ def save(run, folder):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     about = {"format": FORMAT, "settings": run.settings, "provenance": run.provenance}
-    if run.theta is not None:
-        with whole_file(folder / "models.npz", "wb") as file:
-            np.savez(file, W=run.theta.W, b=run.theta.b, c=run.theta.c, trials=run.trials)
-    if run.theta is not None:
-        with whole_file(folder / "curve.csv") as file:
-            run.curve.to_csv(file, index=False, float_format="%.10g")
-    else:
+    if run.theta is None:
         text = run.curve.to_csv(index=False, float_format="%.7g")
         with whole_file(folder / "curve.csv.gz", "wb") as file:
             file.write(gzip.compress(text.encode(), mtime=0))  # the same bytes every time
-    with whole_file(folder / "wall.json") as file:
-        json.dump(run.wall, file, indent=2)
-    with whole_file(folder / "run.json") as file:
-        json.dump(about, file, indent=2, ensure_ascii=False)
+    else:
+        with whole_file(folder / "models.npz", "wb") as file:
+            np.savez(file, **run.theta._asdict(), trials=run.trials)
+        with whole_file(folder / "curve.csv") as file:
+            run.curve.to_csv(file, index=False, float_format="%.10g")
+    for name, content in (("wall.json", run.wall), ("run.json", about)):
+        with whole_file(folder / name) as file:
+            json.dump(content, file, indent=2, ensure_ascii=False)
 
 
 def save_sweep(sweep, folder, wall=None, **changes):
@@ -135,8 +132,7 @@ def save_sweep(sweep, folder, wall=None, **changes):
     curve = pd.concat(run.curve.assign(setting=i) for i, run in enumerate(sweep))
     values = [run.settings["hyperparameters"] for run in sweep]
     settings = sweep[0].settings | {"hyperparameters": values} | changes
-    whole = Run(settings, sweep[0].provenance, curve, None, wall or sweep[0].wall)
-    save(whole, folder)
+    save(Run(settings, sweep[0].provenance, curve, None, wall or sweep[0].wall), folder)
 
 
 def load(folder):
@@ -223,32 +219,41 @@ def merge(folders, folder, n_trials=None):
     RunError
     """
     parts = sorted(map(load, folders), key=lambda part: part.curve.trial.min())
-    changes, same = {}, ("trained_by", "engine")
-    if n_trials is not None:
+    if n_trials is None:
+        changes, same = {}, ("trained_by", "engine")
+    else:
         changes, same = {"trials": n_trials}, ("engine",)
-    settings, *others = [part.settings | changes for part in parts]
     abouts = [part.provenance for part in parts]
+    settings = parts[0].settings | changes
+    for part in parts:
+        if part.settings | changes != settings or any(
+            part.provenance[name] != abouts[0][name] for name in same
+        ):
+            differ = "differ in settings, code or engine"
+            raise RunError(f"{folder}: its parts {differ}: train them again")
     trials = [trial for part in parts for trial in sorted(set(part.curve.trial))]
-    if any(other != settings for other in others) or any(
-        about[name] != abouts[0][name] for about in abouts for name in same
-    ):
-        raise RunError(f"{folder}: its parts differ in settings, code or engine: train them again")
     if trials != [*range(settings["trials"])]:
         raise RunError(f"{folder}: its parts have the trials {trials}: train all, each once")
-    about = {  # devices and versions of other machines, where they differ
-        name: joined([about.get(name) for about in abouts]) for name in abouts[0]
-    }
-    wall = sum_of([part.wall for part in parts])
     curve = pd.concat(part.curve for part in parts).sort_values(["update", "trial"])
-    curve = curve[[name for name in ("trial", *COLUMNS) if name in curve]]
-    theta = Parameters(*map(np.concatenate, zip(*(part.theta for part in parts), strict=True)))
-    with_model = tuple(trial for part in parts for trial in part.trials)
-    run = Run(settings, about, curve.reset_index(drop=True), theta, wall, with_model)
+    run = Run(
+        settings,
+        # devices and versions of other machines, where they differ
+        {name: joined([about.get(name) for about in abouts]) for name in abouts[0]},
+        curve[[name for name in COLUMNS if name in curve]].reset_index(drop=True),
+        concatenated([part.theta for part in parts]),
+        sum_of([part.wall for part in parts]),
+        tuple(trial for part in parts for trial in part.trials),  # whose models are there
+    )
     save(run, folder)
     for part in folders:  # that with the first trial has them
         if (Path(part) / SNAPSHOTS).exists():
             shutil.copyfile(Path(part) / SNAPSHOTS, Path(folder) / SNAPSHOTS)
     return run
+
+
+def concatenated(thetas):
+    """The models of several Parameters, NumPy, as one."""
+    return Parameters(*map(np.concatenate, zip(*thetas, strict=True)))
 
 
 def sum_of(walls):

@@ -6,13 +6,14 @@ from .. import data
 from ..algorithms import ALGORITHMS
 from ..training import updates_per_epoch
 
+_NUMBER = (int, float)
 #: Every setting of a run, with its type.
 SETTINGS = {
     "dataset": str,
     "algorithm": str,
     "n_hidden": int,
     "trials": int,
-    "epochs": (int, float),
+    "epochs": _NUMBER,
     "batch_size": int,
     "evaluate": dict,
     "n_gibbs_steps": int,
@@ -21,13 +22,7 @@ SETTINGS = {
     "ais": (dict, type(None)),
     "seed": int,
 }
-_HYPERPARAMETERS = {
-    "learning_rate": (int, float),
-    "epsilon": (int, float),
-    "lambda_hessian": (int, float),
-    "sliding_factor": (int, float),
-}
-_EVALUATE = {"every": (int, float), "also": list}
+_EVALUATE = {"every": _NUMBER, "also": list}
 _AIS = {"n_particles": int, "n_temperatures": int}
 _POSITIVE = {"n_hidden", "trials", "epochs", "batch_size", "n_gibbs_steps", "n_inner_iterations"}
 _POSITIVE |= {"learning_rate", "every", "n_particles", "n_temperatures"}
@@ -47,31 +42,28 @@ def canonical(settings):
     RunError
         Unless ``settings`` has exactly the right names and types.
     """
-    _check_names("settings", settings, SETTINGS, SETTINGS)
+    _check_names("settings", settings, SETTINGS)
     if settings["algorithm"] not in ALGORITHMS:
         known = ", ".join(ALGORITHMS)
         raise RunError(f"unknown algorithm {settings['algorithm']!r}: choose one of {known}")
-    needed = {"learning_rate", *ALGORITHMS[settings["algorithm"]].needs}
-    _check_names("hyperparameters", settings["hyperparameters"], _HYPERPARAMETERS, needed)
+    needed = ("learning_rate", *ALGORITHMS[settings["algorithm"]].needs)
+    _check_names("hyperparameters", settings["hyperparameters"], dict.fromkeys(needed, _NUMBER))
     data.files_of(settings["dataset"])
     if settings["ais"] is not None:
-        _check_names("ais", settings["ais"], _AIS, _AIS)
-    _check_names("evaluate", settings["evaluate"], _EVALUATE, _EVALUATE)
+        _check_names("ais", settings["ais"], _AIS)
+    _check_names("evaluate", settings["evaluate"], _EVALUATE)
     numbers = settings | settings["evaluate"] | (settings["ais"] or {})
     numbers["learning_rate"] = settings["hyperparameters"]["learning_rate"]
     for name in _POSITIVE & set(numbers):
         if not 0 < numbers[name] < float("inf"):
             raise RunError(f"{name} must be positive, not {numbers[name]!r}")
     also = settings["evaluate"]["also"]
-    if not all(isinstance(e, (int, float)) and 0 <= e < float("inf") for e in also):
+    if not all(isinstance(e, _NUMBER) and 0 <= e < float("inf") for e in also):
         raise RunError("evaluate: also must list epochs, none of them negative")
-    values, ais, evaluate = (settings[name] for name in ("hyperparameters", "ais", "evaluate"))
+    values, ais, every = settings["hyperparameters"], settings["ais"], settings["evaluate"]["every"]
     return {name: settings[name] for name in SETTINGS} | {
         "epochs": _plain(settings["epochs"]),
-        "evaluate": {
-            "every": _plain(evaluate["every"]),
-            "also": sorted(map(_plain, evaluate["also"])),
-        },
+        "evaluate": {"every": _plain(every), "also": sorted(map(_plain, also))},
         "hyperparameters": {name: float(values[name]) for name in sorted(values)},
         "ais": ais and {name: ais[name] for name in _AIS},
     }
@@ -81,8 +73,8 @@ def _plain(number):
     return int(number) if number == int(number) else float(number)
 
 
-def _check_names(what, given, types, needed):
-    unknown, missing = set(given) - set(needed), set(needed) - set(given)
+def _check_names(what, given, types):
+    unknown, missing = set(given) - set(types), set(types) - set(given)
     if unknown or missing:
         parts = [f"unknown: {', '.join(sorted(unknown))}"] if unknown else []
         parts += [f"missing: {', '.join(sorted(missing))}"] if missing else []

@@ -17,6 +17,7 @@ from ..rbm import Parameters
 
 NAME = "snapshots.npz"
 N_FILTERS, N_IMAGES = 25, 10
+_ROW = "update", "epoch", "filters", "reconstructions"
 
 
 class Snapshots:
@@ -36,8 +37,7 @@ class Snapshots:
         self.images = np.asarray(images[:N_IMAGES])
         kept = load(folder)
         same = kept is not None and str(kept["fingerprint"]) == fingerprint
-        names = "update", "epoch", "filters", "reconstructions"
-        self.rows = list(zip(*(kept[name] for name in names), strict=True)) if same else []
+        self.rows = list(zip(*(kept[name] for name in _ROW), strict=True)) if same else []
 
     def take(self, theta, update, epoch):
         """Add those of a model, Parameters of one replica, in the place of what is as late.
@@ -49,8 +49,7 @@ class Snapshots:
         made = rbm.visible_probability(theta, h)[0]
         halves = theta.W[0, :N_FILTERS].astype(np.float16), made.astype(np.float16)
         self.rows = [row for row in self.rows if row[0] < update] + [(update, epoch, *halves)]
-        names = "update", "epoch", "filters", "reconstructions"
-        arrays = dict(zip(names, map(np.array, zip(*self.rows, strict=True)), strict=True))
+        arrays = dict(zip(_ROW, map(np.array, zip(*self.rows, strict=True)), strict=True))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(self.path, "wb") as file:
             np.savez_compressed(file, fingerprint=self.fingerprint, images=self.images, **arrays)

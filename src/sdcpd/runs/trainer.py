@@ -1,30 +1,25 @@
 """From settings to a run file: trains and evaluates the trials of a run, or a sweep."""
 
-import fcntl
-import hashlib
 import json
-import time
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from .. import ROOT, data, device, engines, philox, training
-from ..algorithms import Hyperparameters
+from .. import ROOT
+from ..device import to_host
 from ..files import whole_file
 from ..likelihood import Evaluator, images_of
 from ..progress import Progress
-from ..rbm import Parameters, initialize
-from ..sources import source_hash
-from ..training import CHECKPOINTS, train, updates_per_epoch
-from .runfile import COLUMNS, PLAIN, Run, joined, provenance, save, save_sweep
-from .settings import RunError, canonical, evaluation_updates, plain_updates
+from ..training import train, updates_per_epoch
+from . import folders
+from .runfile import COLUMNS, Run, concatenated, save, save_sweep
+from .settings import RunError, canonical
+from .setup import Replica, Setup
 from .snapshots import Snapshots
-
-# How long and how often: not of the identity of a trial, which can be prolonged.
-_LENGTH = {"trials", "epochs", "evaluate"}
 
 
 def execute(
@@ -74,15 +69,17 @@ def execute(
         One line that says what is wrong and what to do.
     """
     settings = canonical(settings)
-    trials = _trials_of(settings, trials)
-    replicas = [(settings["hyperparameters"], trial) for trial in trials]
-    checkpoints_in = checkpoints_in or folder
+    every = range(settings["trials"])
+    trials = every if trials is None else trials
+    if not trials or trials[0] not in every or trials[-1] not in every:
+        raise RunError(f"trials {[*trials]} are not among the {len(every)} of the run")
+    folder, checkpoints_in = (each and Path(each) for each in (folder, checkpoints_in or folder))
     with ExitStack() as locks:
-        for place in {Path(each) for each in (folder, checkpoints_in) if each}:
-            locks.enter_context(alone_in(place))
-        trainer = _Trainer(settings, backend_name, data_folder, folder, keep)
-        curve, theta, wall, about = trainer.train(replicas, checkpoints_in, refuse_used)
-        run = Run(settings, about, _of(trials, curve), theta, wall, tuple(trials))
+        for place in {folder, checkpoints_in} - {None}:
+            locks.enter_context(folders.alone_in(place))
+        setup = Setup(settings, backend_name, data_folder)
+        output = _Output(folder, checkpoints_in, refuse_used, keep)
+        (run,) = _train([settings], trials, setup, output)
         if folder:
             save(run, folder)
     return run
@@ -108,274 +105,135 @@ def execute_sweep(
     each = [canonical(settings | {"hyperparameters": v}) for v in settings["hyperparameters"]]
     if len({one["hyperparameters"].get("sliding_factor") for one in each}) > 1:
         raise RunError("the settings of a sweep must have the same sliding_factor")
-    n, checkpoints_in = settings["trials"], Path(checkpoints_in or folder)
-    replicas = [(one["hyperparameters"], trial) for one in each for trial in range(n)]
-    with alone_in(checkpoints_in):
-        trainer = _Trainer(each[0], backend_name, data_folder)
-        curve, _, wall, about = trainer.train(replicas, checkpoints_in)
-        sweep = []
-        for i, one in enumerate(each):
-            own = _of(range(n), curve, i * n)
-            sweep.append(Run(one, about, own, None, wall, tuple(range(n))))
+    checkpoints_in = Path(checkpoints_in or folder)
+    with folders.alone_in(checkpoints_in):
+        setup = Setup(each[0], backend_name, data_folder)
+        trained = _train(each, range(settings["trials"]), setup, _Output(None, checkpoints_in))
+        sweep = [run._replace(theta=None) for run in trained]
         if folder:
             save_sweep(sweep, folder)
     return sweep
 
 
-def _of(trials, curve, first=0):
-    """The curve of these trials, which are the replicas from number ``first`` on."""
-    own = curve[curve["replica"].between(first, first + len(trials) - 1)].reset_index(drop=True)
-    own = own.assign(replica=own["replica"] - first + trials[0])
-    return own.rename(columns={"replica": "trial"})
+class _Output(NamedTuple):
+    """What a training leaves behind besides its result; see ``execute``."""
+
+    folder: Path | None  # of snapshots and kept models; a sweep has none
+    checkpoints_in: Path | None
+    refuse_used: bool = False
+    keep: tuple = ()
 
 
-def _trials_of(settings, trials):
-    """The numbers of the trials to train."""
-    every = range(settings["trials"])
-    trials = every if trials is None else trials
-    if not trials or trials[0] not in every or trials[-1] not in every:
-        raise RunError(f"trials {[*trials]} are not among the {len(every)} of the run")
-    return trials
+def _train(each, trials, setup, output):
+    """A Run for each of these settings, which differ in hyperparameters only."""
+    started = datetime.now(UTC)
+    replicas = [Replica(one["hyperparameters"], trial) for one in each for trial in trials]
+    size = setup.side_by_side(len(replicas))
+    groups = [replicas[first : first + size] for first in range(0, len(replicas), size)]
+    fingerprints = [setup.fingerprint(group) for group in groups]
+    if output.refuse_used:
+        folders.refuse_used(output.checkpoints_in, fingerprints)
+    progress = Progress(setup.title, setup.points[-1] * len(groups))
+    finished = []
+    with _memory_for(size, setup):
+        for number, (group, fingerprint) in enumerate(zip(groups, fingerprints, strict=True)):
+            evaluation = _Evaluation(setup, group, fingerprint, output, progress)
+            task = setup.task(group, evaluation.images["train"])
+            checkpoint = setup.checkpoint(output.checkpoints_in, fingerprint)
+            before = number * setup.points[-1]
+            finished.append(
+                train(
+                    task,
+                    setup.initial_models(group),
+                    evaluation,
+                    checkpoint,
+                    report=lambda done, before=before: progress.update(before + done),
+                )
+            )
+    progress.close()
+    return _runs(each, trials, setup, finished, started)
 
 
-class _Trainer:
-    """Trains replicas, pairs of hyperparameters and trial, that share all other settings.
+class _Evaluation:
+    """What happens to the models of a group of replicas at an evaluation point."""
 
-    ``folder`` is where snapshots and kept models of a run go; a sweep has none.
-    """
-
-    def __init__(self, settings, backend_name, data_folder, folder=None, keep=()):
-        self.settings, self.folder, self.keep = settings, folder and Path(folder), keep
-        self.engine = engines.select(backend_name)
-        self.dataset = data.load(settings["dataset"], data_folder)
-        self.named = self.dataset.sha256 or settings["dataset"]  # in random keys
-        self.points = evaluation_updates(settings, len(self.dataset.train))
-        self.plain_at = plain_updates(settings, len(self.dataset.train))
-        self.train_mean = self.dataset.train.mean(0, dtype=np.float64)
-        self.images_sha256 = [
-            hashlib.sha256(np.ascontiguousarray(part)).hexdigest()
-            for part in (*self.dataset[:3], self.dataset.grey)
-            if part is not None
-        ]
-
-    def train(self, replicas, checkpoints_in=None, refuse_used=False):
-        """The curve, a column ``replica`` in it; final models; times; provenance."""
-        started, size = datetime.now(UTC), self._side_by_side(len(replicas))
-        groups = [replicas[first : first + size] for first in range(0, len(replicas), size)]
-        title = f"{Path(self.settings['dataset']).name} {self.settings['algorithm']}"
-        title += f" {self.settings['n_hidden']}h"
-        progress = Progress(title, self.points[-1] * len(groups))
-        owners = [self._fingerprint(group) for group in groups]
-        if refuse_used:
-            _refuse_used(Path(checkpoints_in), owners)
-        results = []
-        try:
-            for number, (group, owner) in enumerate(zip(groups, owners, strict=True)):
-                before = number * self.points[-1]
-                where = self._checkpoint(checkpoints_in, owner) if checkpoints_in else None
-                results.append(self._train(group, owner, where, progress, before))
-        except Exception as error:
-            if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
-                raise
-            raise RunError(self._no_memory(size)) from error
-        progress.close()
-        wall = {
-            "started": started.isoformat(timespec="seconds"),
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "training_seconds": round(sum(result.seconds for result in results), 3),
-            "evaluation_seconds": round(sum(result.evaluation_seconds for result in results), 3),
-            "replicas_in_that_time": len(replicas),
-            "resumed_at_update": sum(result.resumed_at for result in results),
-        }
-        curve = pd.concat(
-            pd.DataFrame(result.curve).assign(replica=lambda c, i=i: c["replica"] + i * size)
-            for i, result in enumerate(results)
-        ).sort_values(["update", "replica"], ignore_index=True)
-        curve = curve[[name for name in COLUMNS if name in curve]]
-        theta = Parameters(*map(np.concatenate, zip(*(r.theta for r in results), strict=True)))
-        about = provenance(self.engine)
-        about["source"] = joined([source for result in results for source in result.sources])
-        if self.dataset.sha256:  # an own file: it may change, or be gone when the run is read
-            shape = list(self.dataset.image_shape)
-            about |= {"data_sha256": self.dataset.sha256, "image_shape": shape}
-        return curve, theta, wall, about
-
-    def _train(self, replicas, owner, checkpoint, progress, updates_before):
-        s, xp, dataset, keys = self.settings, self.engine.xp, self.dataset, self._keys(replicas)
-        parts, grey = images_of(dataset, xp), dataset.grey
-        images = parts["train"]
-        evaluator = Evaluator(
-            parts,
-            lambda replica, update: self._key("ais", replicas[replica], update),
-            s["ais"],
-            progress.note,
-            self.engine,
-            plain_at=self.plain_at,
-            note=lambda replica, update, found: self._note(replicas[replica][1], update, found),
-        )
-        pictures = Snapshots(self.folder, owner, dataset.test) if self.folder else None
-
-        def evaluate(theta, numbers, update):
-            for row, number in enumerate(numbers.tolist() if self.folder else ()):
-                model = theta.select(slice(row, row + 1))
-                self._look(model, replicas[number][1], update, pictures)
-            return evaluator(theta, numbers, update)
-
-        task = training.Task(
-            s["algorithm"],
-            self._hyperparameters(replicas),
-            images if grey is None else xp.asarray(grey),
-            s["batch_size"],
-            self.points,
-            keys["order"],
-            keys["chain"],
-            None if grey is None else keys["pixels"],
-            self.engine,
-        )
-        theta = initialize(self.train_mean, s["n_hidden"], keys["init"], xp)
-        return train(
-            task, theta, evaluate, checkpoint, lambda done: progress.update(updates_before + done)
+    def __init__(self, setup, replicas, fingerprint, output, progress):
+        self.setup, self.replicas, self.output = setup, replicas, output
+        self.images, self.pictures = images_of(setup.dataset, setup.engine.xp), None
+        if output.folder:
+            self.pictures = Snapshots(output.folder, fingerprint, setup.dataset.test)
+        ais, engine = setup.settings["ais"], setup.engine
+        self.likelihoods = Evaluator(
+            *(self.images, self.key, ais, progress.note, engine, setup.plain_at, self.note)
         )
 
-    def _look(self, model, trial, update, pictures):
-        """Keep what a run keeps of a model, Parameters of one replica, when it is evaluated."""
-        epoch = update / updates_per_epoch(len(self.dataset.train), self.settings["batch_size"])
+    def __call__(self, theta, numbers, update):
+        for row, number in enumerate(numbers.tolist() if self.output.folder else ()):
+            self.look(theta.select(slice(row, row + 1)), self.replicas[number].trial, update)
+        return self.likelihoods(theta, numbers, update)
+
+    def key(self, number, update):
+        """Of AIS."""
+        return self.setup.key("ais", self.replicas[number], update)
+
+    def look(self, model, trial, update):
+        """Keep what a run keeps of a model, Parameters of one replica."""
+        n_images, batch_size = len(self.setup.dataset.train), self.setup.settings["batch_size"]
+        epoch = update / updates_per_epoch(n_images, batch_size)
         if trial == 0:
-            pictures.take(model, update, epoch)
-        if epoch in self.keep:
-            arrays = {name: device.to_host(getattr(model, name))[0] for name in "Wbc"}
-            with whole_file(self.folder / f"model-{epoch:g}-{trial}.npz", "wb") as file:
+            self.pictures.take(model, update, epoch)
+        if epoch in self.output.keep:
+            arrays = {name: to_host(getattr(model, name))[0] for name in "Wbc"}
+            path = self.output.folder / f"model-{epoch:g}-{trial}.npz"
+            with whole_file(path, "wb") as file:
                 np.savez(file, **arrays)
 
-    def _note(self, trial, update, found):
+    def note(self, number, update, found):
         """A line that tells where the weights of AIS come from."""
-        if self.keep and self.folder:
-            line = {"trial": trial, "update": update, "bases": found.bases}
-            with open(self.folder / "bases.jsonl", "a", encoding="utf-8") as file:
+        if self.output.keep and self.output.folder:
+            line = {"trial": self.replicas[number].trial, "update": update, "bases": found.bases}
+            with open(self.output.folder / "bases.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
-
-    def _hyperparameters(self, replicas):
-        s, xp = self.settings, self.engine.xp
-
-        def each(name):
-            return xp.asarray([values.get(name, 0) for values, _ in replicas], xp.float32)
-
-        return Hyperparameters(
-            learning_rate=each("learning_rate"),
-            epsilon=each("epsilon"),
-            lambda_hessian=each("lambda_hessian"),
-            n_gibbs_steps=s["n_gibbs_steps"],
-            n_inner_iterations=s["n_inner_iterations"],
-            sliding_factor=s["hyperparameters"].get("sliding_factor", 0),
-            train_mean=xp.asarray(self.train_mean, xp.float32),
-        )
-
-    def _key(self, what, replica, *fields):
-        """The random key of the chains of a replica, or of its AIS."""
-        s, (values, trial) = self.settings, replica
-        of_chains = s["algorithm"], s["n_hidden"], s["n_gibbs_steps"], values
-        return philox.key(s["seed"], what, self.named, *of_chains, trial, *fields)
-
-    def _keys(self, replicas):
-        """Of initial models, order of the images, pixels, chains. The first three are the same for
-        every algorithm of a trial."""
-        seed, named, trials = self.settings["seed"], self.named, [trial for _, trial in replicas]
-        n_hidden = self.settings["n_hidden"]
-        return {
-            "init": [philox.key(seed, "init", named, n_hidden, trial) for trial in trials],
-            "order": np.array([philox.key(seed, "order", named, trial) for trial in trials]),
-            "pixels": np.array([philox.key(seed, "pixels", named, trial) for trial in trials]),
-            "chain": np.array([self._key("chain", replica) for replica in replicas]),
-        }
-
-    def _fingerprint(self, replicas):
-        """Of everything that decides their models at any update: settings but for how long and how
-        often, random keys, images, engine, and the code that trains."""
-        without = {*_LENGTH, "dataset", "hyperparameters"}
-        settings = {n: value for n, value in self.settings.items() if n not in without}
-        keys = {name: np.array(values).tolist() for name, values in self._keys(replicas).items()}
-        code = source_hash("training"), self.engine.name
-        return _digest([settings, replicas, keys, self.images_sha256, *code])
-
-    def _checkpoint(self, folder, owner):
-        """With a name of its own: none takes another's place."""
-        name = _digest([owner, self.points, self.plain_at])[:12]
-        path = Path(folder) / f"checkpoint-{name}.npz"
-        return training.Checkpoint(path, owner, source_hash("runs"), self._as_asked)
-
-    def _as_asked(self, point):
-        """Without plain AIS where a run of these settings makes none."""
-        if self.settings["ais"] is None or point["status"] != "ok":
-            return point
-        if point["update"] in self.plain_at:
-            return point if np.isfinite(point.get("log_z", np.nan)) else None
-        return {name: value for name, value in point.items() if name not in PLAIN}
-
-    def _side_by_side(self, n_replicas):
-        """How many replicas to train at once."""
-        s, n_images = self.settings, len(self.dataset.train)
-        n_rows = max(min(s["batch_size"], n_images), (s["ais"] or {}).get("n_particles", 0))
-        n_visible = self.dataset.train.shape[1]
-        limit = self.engine.capacity(s["n_hidden"], n_visible, n_rows, n_images)
-        if limit is not None and limit < 1:
-            raise RunError(self._no_memory(1))
-        return min(limit or n_replicas, n_replicas)
-
-    def _no_memory(self, n_replicas):
-        return (
-            f"not enough memory for {n_replicas} trials of {self.settings['dataset']} with "
-            f"{self.settings['n_hidden']} hidden units side by side: run with fewer trials, or "
-            "fewer jobs at once (--cores 1)"
-        )
 
 
 @contextmanager
-def alone_in(folder):
-    """Until the end of this context no other process trains into ``folder``.
-
-    The system takes the lock away when a process ends, however. One that is being killed gets
-    some seconds for that.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "ab") as file:
-        for _ in range(10):
-            if _locked(file):
-                break
-            time.sleep(0.5)
-        else:
-            what = "another process trains into this folder"
-            raise RunError(f"{folder}: {what}: wait for it, or choose another folder")
-        yield
-
-
-def _locked(file):
+def _memory_for(n_replicas, setup):
+    """Explain it in one line where there is too little."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass  # a file system that has no locks
-    return True
+        yield
+    except Exception as error:
+        if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
+            raise
+        raise setup.no_memory(n_replicas) from error
 
 
-def _refuse_used(folder, owners):
-    """``owners``: fingerprints whose checkpoints are welcome."""
-    if (folder / "run.json").exists():
-        raise RunError(f"{folder} holds a run already: choose another folder, or delete it")
-    found = {path: training.position_of(path) for path in sorted(folder.glob(CHECKPOINTS))}
-    others = [path for path, at in found.items() if at and at[0] not in owners]
-    if others:
-        raise RunError(
-            f"{others[0]} is of a training of other settings, data, code or engine that was "
-            "interrupted: choose another folder, or delete it"
+def _runs(each, trials, setup, finished, started):
+    """A Run for each of the settings, from the Trainings of its trials in groups."""
+    n, size = len(trials), len(finished[0].theta.W)
+    curves = [pd.DataFrame(training.curve) for training in finished]
+    curve = pd.concat(c.assign(replica=c.replica + i * size) for i, c in enumerate(curves))
+    curve = curve.sort_values(["update", "replica"])
+    replica = curve["replica"]
+    curve["trial"] = trials[0] + replica % n
+    curve = curve[[name for name in COLUMNS if name in curve]]
+    theta = concatenated([training.theta for training in finished])
+    about = setup.provenance([source for training in finished for source in training.sources])
+    wall = {
+        "started": started.isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "training_seconds": round(sum(training.seconds for training in finished), 3),
+        "evaluation_seconds": round(sum(t.evaluation_seconds for t in finished), 3),
+        "replicas_in_that_time": len(each) * n,
+        "resumed_at_update": sum(training.resumed_at for training in finished),
+    }
+    return [
+        Run(
+            settings=one,
+            provenance=about,
+            curve=curve[replica // n == i].reset_index(drop=True),
+            theta=theta.select(slice(i * n, (i + 1) * n)),
+            wall=wall,
+            trials=tuple(trials),
         )
-
-
-def clear_checkpoints(folder):
-    """Delete all checkpoints of a run or sweep that needs them no more."""
-    for checkpoint in Path(folder).glob(CHECKPOINTS):
-        checkpoint.unlink()
-
-
-def _digest(values):
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+        for i, one in enumerate(each)
+    ]
