@@ -363,7 +363,7 @@ class Evaluator(NamedTuple):
         points = [{} for _ in replicas]
         keys = [self.keys(int(replica), update) for replica in replicas if self.ais]
         if self.ais is None or self.plain_at is None or update in self.plain_at:
-            log_z = self._plain(theta, keys)
+            log_z = self._plain(theta, keys) if self.ais else exact_log_z(theta)
             values = {part: mean - log_z.value for part, mean in means.items()}
             values |= dict(zip(("log_z", "log_z_se", "ess"), log_z, strict=True))
             for row, point in enumerate(points):
@@ -378,8 +378,6 @@ class Evaluator(NamedTuple):
         return points
 
     def _plain(self, theta, keys):
-        if self.ais is None:
-            return exact_log_z(theta)
         mean = to_host(self.images["train"].mean(0, dtype=np.float64))
         return annealed_log_z(theta, mean, keys, **self.ais, report=self.report, engine=self.engine)
 

@@ -103,7 +103,8 @@ def train(task, theta, evaluate, checkpoint=None, report=lambda done: None):
     del theta  # the initial models need no memory longer than the first update
     state = _resume(checkpoint, state, task) if checkpoint else state
     resumed_at, batches = state.update, _Batches(task)
-    to_come = [u for u in sorted(set(task.evaluation_updates)) if u > state.evaluated()]
+    evaluated = max((point["update"] for point in state.curve), default=-1)
+    to_come = [update for update in sorted(set(task.evaluation_updates)) if update > evaluated]
     while to_come and len(state.active):
         started, hyper = time.monotonic(), task.hyper.select(engine.xp.asarray(state.active))
         while state.update < to_come[0]:
@@ -141,10 +142,6 @@ class _State:
     seconds: float = 0.0
     evaluation_seconds: float = 0.0
     sources: tuple = ()
-
-    def evaluated(self):
-        """After how many updates the last evaluation was; −1: there was none."""
-        return max((point["update"] for point in self.curve), default=-1)
 
     def keep(self, rows):
         """Go on with some of the active replicas alone."""

@@ -108,10 +108,11 @@ class Setup:
         code = source_hash("training"), self.engine.name
         return _digest([settings, replicas, keys, self.images_sha256, *code])
 
-    def checkpoint(self, folder, fingerprint):
+    def checkpoint(self, replicas, folder):
         """With a name of its own: none takes another's place. None without a folder."""
         if folder is None:
             return None
+        fingerprint = self.fingerprint(replicas)
         name = _digest([fingerprint, self.points, self.plain_at])[:12]
         path = folder / f"checkpoint-{name}.npz"
         return Checkpoint(path, fingerprint, source_hash("runs"), self._as_asked)

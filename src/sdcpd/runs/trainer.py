@@ -1,10 +1,9 @@
 """From settings to a run file: trains and evaluates the trials of a run, or a sweep."""
 
 import json
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -78,8 +77,10 @@ def execute(
         for place in {folder, checkpoints_in} - {None}:
             locks.enter_context(folders.alone_in(place))
         setup = Setup(settings, backend_name, data_folder)
-        output = _Output(folder, checkpoints_in, refuse_used, keep)
-        (run,) = _train([settings], trials, setup, output)
+        groups = _groups(setup, [settings], trials)
+        if refuse_used:
+            folders.refuse_used(checkpoints_in, [setup.fingerprint(group) for group in groups])
+        (run,) = _train(setup, [settings], groups, checkpoints_in, folder, keep)
         if folder:
             save(run, folder)
     return run
@@ -108,67 +109,73 @@ def execute_sweep(
     checkpoints_in = Path(checkpoints_in or folder)
     with folders.alone_in(checkpoints_in):
         setup = Setup(each[0], backend_name, data_folder)
-        trained = _train(each, range(settings["trials"]), setup, _Output(None, checkpoints_in))
+        groups = _groups(setup, each, range(settings["trials"]))
+        trained = _train(setup, each, groups, checkpoints_in)
         sweep = [run._replace(theta=None) for run in trained]
         if folder:
             save_sweep(sweep, folder)
     return sweep
 
 
-class _Output(NamedTuple):
-    """What a training leaves behind besides its result; see ``execute``."""
+def _groups(setup, each, trials):
+    """The replicas, all trials of the first of these settings first; in groups that memory holds.
 
-    folder: Path | None  # of snapshots and kept models; a sweep has none
-    checkpoints_in: Path | None
-    refuse_used: bool = False
-    keep: tuple = ()
-
-
-def _train(each, trials, setup, output):
-    """A Run for each of these settings, which differ in hyperparameters only."""
-    started = datetime.now(UTC)
+    Settings differ in hyperparameters only.
+    """
     replicas = [Replica(one["hyperparameters"], trial) for one in each for trial in trials]
     size = setup.side_by_side(len(replicas))
-    groups = [replicas[first : first + size] for first in range(0, len(replicas), size)]
-    fingerprints = [setup.fingerprint(group) for group in groups]
-    if output.refuse_used:
-        folders.refuse_used(output.checkpoints_in, fingerprints)
-    progress = Progress(setup.title, setup.points[-1] * len(groups))
-    finished = []
-    with _memory_for(size, setup):
-        for number, (group, fingerprint) in enumerate(zip(groups, fingerprints, strict=True)):
-            evaluation = _Evaluation(setup, group, fingerprint, output, progress)
-            task = setup.task(group, evaluation.images["train"])
-            checkpoint = setup.checkpoint(output.checkpoints_in, fingerprint)
-            before = number * setup.points[-1]
+    return [replicas[first : first + size] for first in range(0, len(replicas), size)]
+
+
+def _train(setup, each, groups, checkpoints_in, folder=None, keep=()):
+    """A Run for each of the settings; a ``folder`` is where snapshots and kept models go."""
+    started, n_updates = datetime.now(UTC), setup.points[-1]
+    progress, finished = Progress(setup.title, n_updates * len(groups)), []
+    try:
+        for before, group in enumerate(groups):
+            evaluation = _Evaluation(setup, group, folder, keep, progress)
             finished.append(
                 train(
-                    task,
+                    setup.task(group, evaluation.images["train"]),
                     setup.initial_models(group),
                     evaluation,
-                    checkpoint,
-                    report=lambda done, before=before: progress.update(before + done),
+                    setup.checkpoint(group, checkpoints_in),
+                    lambda done, before=before: progress.update(before * n_updates + done),
                 )
             )
+    except Exception as error:
+        if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
+            raise
+        raise setup.no_memory(len(groups[0])) from error
     progress.close()
-    return _runs(each, trials, setup, finished, started)
+    about = setup.provenance([source for training in finished for source in training.sources])
+    wall = {
+        "started": started.isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "training_seconds": round(sum(training.seconds for training in finished), 3),
+        "evaluation_seconds": round(sum(t.evaluation_seconds for t in finished), 3),
+        "replicas_in_that_time": sum(map(len, groups)),
+        "resumed_at_update": sum(training.resumed_at for training in finished),
+    }
+    return _runs(each, groups, finished, about, wall)
 
 
 class _Evaluation:
     """What happens to the models of a group of replicas at an evaluation point."""
 
-    def __init__(self, setup, replicas, fingerprint, output, progress):
-        self.setup, self.replicas, self.output = setup, replicas, output
+    def __init__(self, setup, replicas, folder, keep, progress):
+        self.setup, self.replicas, self.folder, self.keep = setup, replicas, folder, keep
         self.images, self.pictures = images_of(setup.dataset, setup.engine.xp), None
-        if output.folder:
-            self.pictures = Snapshots(output.folder, fingerprint, setup.dataset.test)
+        if folder:
+            fingerprint = setup.fingerprint(replicas)
+            self.pictures = Snapshots(folder, fingerprint, setup.dataset.test)
         ais, engine = setup.settings["ais"], setup.engine
         self.likelihoods = Evaluator(
             *(self.images, self.key, ais, progress.note, engine, setup.plain_at, self.note)
         )
 
     def __call__(self, theta, numbers, update):
-        for row, number in enumerate(numbers.tolist() if self.output.folder else ()):
+        for row, number in enumerate(numbers.tolist() if self.folder else ()):
             self.look(theta.select(slice(row, row + 1)), self.replicas[number].trial, update)
         return self.likelihoods(theta, numbers, update)
 
@@ -182,58 +189,38 @@ class _Evaluation:
         epoch = update / updates_per_epoch(n_images, batch_size)
         if trial == 0:
             self.pictures.take(model, update, epoch)
-        if epoch in self.output.keep:
+        if epoch in self.keep:
             arrays = {name: to_host(getattr(model, name))[0] for name in "Wbc"}
-            path = self.output.folder / f"model-{epoch:g}-{trial}.npz"
+            path = self.folder / f"model-{epoch:g}-{trial}.npz"
             with whole_file(path, "wb") as file:
                 np.savez(file, **arrays)
 
     def note(self, number, update, found):
         """A line that tells where the weights of AIS come from."""
-        if self.output.keep and self.output.folder:
+        if self.keep and self.folder:
             line = {"trial": self.replicas[number].trial, "update": update, "bases": found.bases}
-            with open(self.output.folder / "bases.jsonl", "a", encoding="utf-8") as file:
+            with open(self.folder / "bases.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
 
 
-@contextmanager
-def _memory_for(n_replicas, setup):
-    """Explain it in one line where there is too little."""
-    try:
-        yield
-    except Exception as error:
-        if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
-            raise
-        raise setup.no_memory(n_replicas) from error
-
-
-def _runs(each, trials, setup, finished, started):
-    """A Run for each of the settings, from the Trainings of its trials in groups."""
-    n, size = len(trials), len(finished[0].theta.W)
+def _runs(each, groups, finished, about, wall):
+    """A Run for each of the settings, from the Trainings of the groups."""
+    trials = np.array([replica.trial for group in groups for replica in group])
+    n, size = len(trials) // len(each), len(groups[0])
     curves = [pd.DataFrame(training.curve) for training in finished]
-    curve = pd.concat(c.assign(replica=c.replica + i * size) for i, c in enumerate(curves))
+    curve = pd.concat(c.assign(replica=c["replica"] + i * size) for i, c in enumerate(curves))
     curve = curve.sort_values(["update", "replica"])
-    replica = curve["replica"]
-    curve["trial"] = trials[0] + replica % n
+    setting, curve["trial"] = curve["replica"] // n, trials[curve["replica"]]
     curve = curve[[name for name in COLUMNS if name in curve]]
     theta = concatenated([training.theta for training in finished])
-    about = setup.provenance([source for training in finished for source in training.sources])
-    wall = {
-        "started": started.isoformat(timespec="seconds"),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "training_seconds": round(sum(training.seconds for training in finished), 3),
-        "evaluation_seconds": round(sum(t.evaluation_seconds for t in finished), 3),
-        "replicas_in_that_time": len(each) * n,
-        "resumed_at_update": sum(training.resumed_at for training in finished),
-    }
     return [
         Run(
             settings=one,
             provenance=about,
-            curve=curve[replica // n == i].reset_index(drop=True),
+            curve=curve[setting == i].reset_index(drop=True),
             theta=theta.select(slice(i * n, (i + 1) * n)),
             wall=wall,
-            trials=tuple(trials),
+            trials=tuple(trials[:n].tolist()),
         )
         for i, one in enumerate(each)
     ]
