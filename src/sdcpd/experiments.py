@@ -30,9 +30,8 @@ def read(scale="paper"):
 
 def _merge(into, changes):
     for name, value in changes.items():
-        if isinstance(
-            value, dict
-        ):  # copied: what YAML anchors name is one object in several places
+        if isinstance(value, dict):
+            # copied: what YAML anchors name is one object in several places
             into[name] = dict(into[name]) if isinstance(into.get(name), dict) else {}
             _merge(into[name], value)
         else:
@@ -68,10 +67,9 @@ def run_settings(config, groups, experiment, group, algorithm, n_hidden):
             f"hyperparameters.yaml has no {algorithm} for {experiment} in group {group} "
             f"({n_hidden} hidden units): choose another group, or tune first"
         )
+    settings = _settings(config, config["experiments"][experiment], algorithm, n_hidden)
     values = _complete(config, experiment, algorithm, known[algorithm])
-    return _settings(config, config["experiments"][experiment], algorithm, n_hidden) | {
-        "hyperparameters": values
-    }
+    return settings | {"hyperparameters": values}
 
 
 def sweep_settings(config, groups, experiment, kind, algorithm, n_hidden):
@@ -89,9 +87,8 @@ def sweep_settings(config, groups, experiment, kind, algorithm, n_hidden):
     if "grids" in part:
         of_rates = part["grids"][experiment][algorithm]
     else:
-        base = run_settings(
-            config, groups, experiment, kind.removeprefix("sensitivity_"), algorithm, n_hidden
-        )
+        group = kind.removeprefix("sensitivity_")
+        base = run_settings(config, groups, experiment, group, algorithm, n_hidden)
         grid = {name: budget.pop(name, values) for name, values in part["grid"].items()}
         of_rates = {"learning_rate": [base["hyperparameters"]["learning_rate"]]} | grid
     settings = _settings(config, config["experiments"][experiment], algorithm, n_hidden)

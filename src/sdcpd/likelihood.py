@@ -382,10 +382,8 @@ class Evaluator(NamedTuple):
         return annealed_log_z(theta, mean, keys, **self.ais, report=self.report, engine=self.engine)
 
     def _trusted(self, theta, key):
-        n_particles = min(100, self.ais["n_particles"])
-        n_temperatures = min(250, self.ais["n_temperatures"])
-        train = self.images["train"]
-        return trusted_log_z(theta, train, key, n_particles, n_temperatures, self.engine)
+        size = min(100, self.ais["n_particles"]), min(250, self.ais["n_temperatures"])
+        return trusted_log_z(theta, self.images["train"], key, *size, self.engine)
 
 
 def likelihoods(curve, part="test"):

@@ -2,7 +2,7 @@
 
 import fcntl
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ..training import CHECKPOINTS, position_of
@@ -10,26 +10,29 @@ from .settings import RunError
 
 
 @contextmanager
-def alone_in(folder):
-    """Until the end of this context no other process trains into ``folder``.
+def alone_in(*folders):
+    """Until the end of this context no other process trains into these folders (None: none).
 
     The system takes the lock away when a process ends, however. One that is being killed gets
     some seconds for that.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "ab") as file:
-        for _ in range(10):
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(0.5)
-            except OSError:
-                break  # a file system that has no locks
-        else:
-            what = "another process trains into this folder"
-            raise RunError(f"{folder}: {what}: wait for it, or choose another folder")
+    with ExitStack() as files:
+        for folder in {*folders} - {None}:
+            folder.mkdir(parents=True, exist_ok=True)
+            _lock(files.enter_context(open(folder / ".lock", "ab")), folder)
         yield
+
+
+def _lock(file, folder):
+    for _ in range(10):
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.5)
+        except OSError:
+            return None  # a file system that has no locks
+    what = "another process trains into this folder"
+    raise RunError(f"{folder}: {what}: wait for it, or choose another folder")
 
 
 def refuse_used(folder, fingerprints):

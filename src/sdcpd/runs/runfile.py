@@ -219,31 +219,23 @@ def merge(folders, folder, n_trials=None):
     RunError
     """
     parts = sorted(map(load, folders), key=lambda part: part.curve.trial.min())
-    if n_trials is None:
-        changes, same = {}, ("trained_by", "engine")
-    else:
-        changes, same = {"trials": n_trials}, ("engine",)
+    changes = {} if n_trials is None else {"trials": n_trials}
+    same = ("trained_by", "engine") if n_trials is None else ("engine",)
     abouts = [part.provenance for part in parts]
-    settings = parts[0].settings | changes
-    for part in parts:
-        if part.settings | changes != settings or any(
-            part.provenance[name] != abouts[0][name] for name in same
-        ):
-            differ = "differ in settings, code or engine"
-            raise RunError(f"{folder}: its parts {differ}: train them again")
+    settings, *others = [part.settings | changes for part in parts]
+    identity, *identities = [[about[name] for name in same] for about in abouts]
+    if any(other != settings for other in others) or any(i != identity for i in identities):
+        raise RunError(f"{folder}: its parts differ in settings, code or engine: train them again")
     trials = [trial for part in parts for trial in sorted(set(part.curve.trial))]
     if trials != [*range(settings["trials"])]:
         raise RunError(f"{folder}: its parts have the trials {trials}: train all, each once")
     curve = pd.concat(part.curve for part in parts).sort_values(["update", "trial"])
-    run = Run(
-        settings,
-        # devices and versions of other machines, where they differ
-        {name: joined([about.get(name) for about in abouts]) for name in abouts[0]},
-        curve[[name for name in COLUMNS if name in curve]].reset_index(drop=True),
-        concatenated([part.theta for part in parts]),
-        sum_of([part.wall for part in parts]),
-        tuple(trial for part in parts for trial in part.trials),  # whose models are there
-    )
+    curve = curve[[name for name in COLUMNS if name in curve]].reset_index(drop=True)
+    # devices and versions of other machines, where they differ
+    about = {name: joined([about.get(name) for about in abouts]) for name in abouts[0]}
+    theta, wall = concatenated([p.theta for p in parts]), sum_of([p.wall for p in parts])
+    with_model = tuple(trial for part in parts for trial in part.trials)
+    run = Run(settings, about, curve, theta, wall, with_model)
     save(run, folder)
     for part in folders:  # that with the first trial has them
         if (Path(part) / SNAPSHOTS).exists():

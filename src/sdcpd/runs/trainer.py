@@ -1,7 +1,6 @@
 """From settings to a run file: trains and evaluates the trials of a run, or a sweep."""
 
 import json
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -68,14 +67,9 @@ def execute(
         One line that says what is wrong and what to do.
     """
     settings = canonical(settings)
-    every = range(settings["trials"])
-    trials = every if trials is None else trials
-    if not trials or trials[0] not in every or trials[-1] not in every:
-        raise RunError(f"trials {[*trials]} are not among the {len(every)} of the run")
+    trials = _known(trials, range(settings["trials"]))
     folder, checkpoints_in = (each and Path(each) for each in (folder, checkpoints_in or folder))
-    with ExitStack() as locks:
-        for place in {folder, checkpoints_in} - {None}:
-            locks.enter_context(folders.alone_in(place))
+    with folders.alone_in(folder, checkpoints_in):
         setup = Setup(settings, backend_name, data_folder)
         groups = _groups(setup, [settings], trials)
         if refuse_used:
@@ -115,6 +109,13 @@ def execute_sweep(
         if folder:
             save_sweep(sweep, folder)
     return sweep
+
+
+def _known(trials, every):
+    trials = every if trials is None else trials
+    if not trials or trials[0] not in every or trials[-1] not in every:
+        raise RunError(f"trials {[*trials]} are not among the {len(every)} of the run")
+    return trials
 
 
 def _groups(setup, each, trials):
