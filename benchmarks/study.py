@@ -42,18 +42,10 @@ from typing import NamedTuple
 
 from common import ROOT, engines, key
 
-from sdcpd import (
-    archive,
-    data,
-    experiments,
-    likelihood,
-    modes,
-    quality,
-    runs,
-    timing,
-    tuning,
-)
+from sdcpd import data, experiments, likelihood, runs
 from sdcpd.files import whole_file
+from sdcpd.runs import archive
+from sdcpd.study import modes, quality, timing, tuning
 
 CHOSEN = (*experiments.TUNED, "step_matched")
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")

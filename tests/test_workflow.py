@@ -81,9 +81,8 @@ def test_run_files_say_where_they_come_from(project):
     for folder in folders:
         result = runs.load(folder)
         assert set(result.settings) == set(runs.SETTINGS)
-        assert result.provenance["device"] and result.provenance["source"] == source_hash(
-            "runs/trainer"
-        )
+        assert result.provenance["device"]
+        assert result.provenance["source"] == source_hash("runs")
         alive = result.curve[result.curve.status == "ok"]
         always = "trusted_train" if result.settings["ais"] else "train"
         assert np.isfinite(alive[always]).all() and np.isfinite(alive.train.iloc[-1])

@@ -133,7 +133,7 @@ def _train(setup, each, groups, checkpoints_in, folder=None, keep=()):
     started, n_updates = datetime.now(UTC), setup.points[-1]
     progress, finished = Progress(setup.title, n_updates * len(groups)), []
     try:
-        for before, group in enumerate(groups):
+        for number, group in enumerate(groups):
             evaluation = _Evaluation(setup, group, folder, keep, progress)
             finished.append(
                 train(
@@ -141,7 +141,7 @@ def _train(setup, each, groups, checkpoints_in, folder=None, keep=()):
                     setup.initial_models(group),
                     evaluation,
                     setup.checkpoint(group, checkpoints_in),
-                    lambda done, before=before: progress.update(before * n_updates + done),
+                    lambda done, before=number * n_updates: progress.update(before + done),
                 )
             )
     except Exception as error:
