@@ -54,7 +54,7 @@ def write(parts, notebooks, runs, results, options, missing=()):
             about["rows"] = read_table(name)
             about["said"] = Path(f"figures/{name}.md").read_text(encoding="utf-8").split("\n")[0]
         sources = behind(executed(notebook, results) + ".ipynb")
-        trained = [runs[source] for source in sources if runs.get(source)]
+        trained = [*dict.fromkeys(runs[source] for source in sources if runs.get(source))]
         files = [*Path("figures").glob(f"{name}.*"), *Path("figures").glob(f"{name}_measured.*")]
         return about | {
             "time": duration([notebook], results),
