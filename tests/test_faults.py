@@ -48,7 +48,9 @@ def wait_for(condition, seconds=120):
 def longer(project):
     """The copy, in which the smallest job takes seconds."""
     path = project / "workflow/config/smoke.yaml"
-    path.write_text(path.read_text().replace("epochs: 40\n", "epochs: 8000\n    algorithms: [cd]\n"))
+    path.write_text(
+        path.read_text().replace("epochs: 40\n", "epochs: 8000\n    algorithms: [cd]\n")
+    )
     return project
 
 
