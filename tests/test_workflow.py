@@ -184,7 +184,9 @@ def test_a_change_in_a_module_reaches_all_that_use_it(project):
 def test_trials_in_jobs_of_their_own(project, tmp_path):
     """Put together, they are the run that one job makes."""
     fresh, folder = copy_project(tmp_path / "project"), CD.replace("cd-4h", "sdcp_d-4h")
-    config = ["trials_per_job=1", 'experiments={"bars_and_stripes": {"one_job": false}}']
+    scale, config = fresh / "workflow/config/smoke.yaml", ["trials_per_job=1"]
+    apart = scale.read_text().replace("epochs: 40\n", "epochs: 40\n    one_job: false\n")
+    scale.write_text(apart)
     target = f"{folder}/run.json"
     _, printed = run(fresh, "-n", target, config=config)
     assert jobs(printed) == {"train_part": 2, "train": 1}
