@@ -19,7 +19,7 @@ from conftest import random_bits
 from matplotlib import pyplot as plt
 from test_likelihood import planted
 
-from sdcpd import ROOT, __version__, cli, data, figures, likelihood, philox, runs, sampling
+from sdcpd import ROOT, __version__, cli, data, figures, likelihood, options, philox, runs, sampling
 from sdcpd.algorithms import ALGORITHMS, LABELS
 from sdcpd.progress import Progress
 from sdcpd.runs import runfile
@@ -738,15 +738,11 @@ def test_bench(K, d, capsys):
         assert seconds > 1e-3 if label.startswith("AIS") else seconds < 1
 
 
-def test_defaults_of_the_others(monkeypatch):
-    seen = []
-    for name in ("evaluate", "sample", "bench"):
-        monkeypatch.setattr(cli, name, lambda options: seen.append(vars(options)))
-        # The function's name is the command's.
-        monkeypatch.setattr(getattr(cli, name), "__name__", name)
-    for words in (["evaluate", "run"], ["sample", "run"], ["bench"]):
-        cli.main(words)
-    of_evaluate, of_sample, of_bench = ({k: str(v) for k, v in o.items()} for o in seen)
+def test_defaults_of_the_others():
+    commands = cli.evaluate, cli.sample, cli.bench
+    words = ["evaluate", "run"], ["sample", "run"], ["bench"]
+    parsed = [vars(options.parse(each, commands)) for each in words]
+    of_evaluate, of_sample, of_bench = ({k: str(v) for k, v in o.items()} for o in parsed)
     assert of_evaluate["seed"] == "7" and of_evaluate["n_particles"] == "None"
     assert (of_sample["images"], of_sample["steps"], of_sample["seed"]) == ("25", "5000", "2019")
     assert of_sample["output"] == "samples.png"
