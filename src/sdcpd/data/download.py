@@ -52,11 +52,10 @@ def fetch(file, folder=ROOT / "data", mirror=None):
             "SDCPD_DATA_MIRROR=<folder>"
         )
 
-    hashes = {name: f"sha256:{each['sha256']}" for name, each in files.items()}
     pooch.get_logger().setLevel("WARNING")  # it would name no place that means anything
+    known = {"known_hash": f"sha256:{entry['sha256']}", "fname": target.name}
     try:
-        store = pooch.create(path=folder, base_url="", registry=hashes, urls={file: "any"})
-        return Path(store.fetch(file, downloader=from_anywhere))
+        pooch.retrieve(file, path=target.parent, downloader=from_anywhere, **known)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             need = f"{entry['bytes'] / 1e6:.1f} MB"
@@ -64,6 +63,7 @@ def fetch(file, folder=ROOT / "data", mirror=None):
         else:
             message = f"cannot write {target}: {error.strerror or error}; check its permissions"
         raise DataError(message) from error
+    return target
 
 
 def _get(place, path, sha256):
@@ -72,18 +72,17 @@ def _get(place, path, sha256):
     import requests
 
     if isinstance(place, Path):
-        if not os.access(place, os.R_OK):
-            return f"{place} is not there or cannot be read"
         where = f"{place} is"
+        if not os.access(place, os.R_OK):
+            return f"{where} not there or cannot be read"
         shutil.copyfile(place, path)
     else:
-        host = place.split("/")[2]
-        where = f"{host}:"
+        where = f"{place.split('/')[2]}:"
         try:
             pooch.HTTPDownloader(progressbar=True, timeout=30)(place, path, None)
         except requests.RequestException as error:
             status = getattr(error.response, "status_code", None)
-            return f"{host}: {f'HTTP status {status}' if status else 'no connection'}"
+            return f"{where} {f'HTTP status {status}' if status else 'no connection'}"
     return None if is_right(path, sha256) else f"{where} damaged (wrong checksum)"
 
 
