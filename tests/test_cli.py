@@ -11,10 +11,12 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
 import pytest
+import requests
 from conftest import random_bits
 from matplotlib import pyplot as plt
 from test_likelihood import planted
@@ -397,7 +399,7 @@ def test_read_only_output(own_file, monkeypatch, capsys):
 def test_no_connection(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(cli, "DATA", tmp_path / "data")
     monkeypatch.delenv("SDCPD_DATA_MIRROR", raising=False)
-    monkeypatch.setattr("sdcpd.data.download._get", lambda *_: "example.org: no connection")
+    monkeypatch.setattr("pooch.HTTPDownloader.__call__", Mock(side_effect=requests.ConnectionError))
     line = refused(capsys, "--epsilon is an option of sdcp_d only")  # nothing is fetched for it
     line(cli.main(["train", "mnist", "--algorithm", "cd", "--epsilon", "1"]))
     found = cli.main(["train", "mnist"])

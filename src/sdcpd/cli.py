@@ -102,7 +102,7 @@ def train(options):
     print(f"{options.dataset}: {sizes} of {shape} pixels{held_out}", flush=True)
     if (folder / "run.json").exists():
         run = runs.load(folder)
-        if (run.settings, _sha256(run)) != (settings, dataset.sha256):
+        if run.settings != settings or _trained_on(run) != (dataset.sha256 or options.dataset):
             raise CommandError(f"{folder} holds another run: choose another --output or delete it")
         print(f"{folder} holds this run already; delete it to train again")
     else:
@@ -143,7 +143,7 @@ def evaluate(options):
     run = _load_run(options.run)
     name = options.data or run.settings["dataset"]
     dataset = _load_data(name)
-    if name == run.settings["dataset"] and dataset.sha256 != _sha256(run):
+    if name == run.settings["dataset"] and (dataset.sha256 or name) != _trained_on(run):
         raise CommandError(f"{name} has changed since {options.run} was trained on it: train again")
     visible, pixels = run.theta.W.shape[2], dataset.train.shape[1]
     if visible != pixels:
@@ -312,14 +312,9 @@ def _check_writable(folder):
         raise CommandError(f"{problem}; choose another place with --output") from error
 
 
-def _sha256(run):
-    """Of the own file that a run was trained on; None: a built-in dataset."""
-    return run.provenance.get("data_sha256")
-
-
 def _trained_on(run):
-    """What random keys name the data by: wherever an own file lies."""
-    return _sha256(run) or run.settings["dataset"]
+    """What random keys name the data by: an own file by its checksum, wherever it lies."""
+    return run.provenance.get("data_sha256") or run.settings["dataset"]
 
 
 def _title(run):
