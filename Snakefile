@@ -6,7 +6,7 @@ import sys
 from snakemake.logging import logger
 from snakemake.utils import min_version
 
-from sdcpd.cli import Patient
+from sdcpd.progress import Patient
 
 min_version("9.8")
 sys.stdout, sys.stderr = map(Patient, (sys.stdout, sys.stderr))  # a closed terminal ends no work

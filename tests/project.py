@@ -12,6 +12,7 @@ import yaml
 from sdcpd import ROOT
 
 DATA = Path(os.environ.get("SDCPD_DATA_MIRROR") or ROOT / "data")
+TOGETHER = "train_bars_and_stripes_as_published_4h"  # one job of all algorithms
 CD = "results/smoke/runs/bars_and_stripes/as_published/cd-4h"  # the smallest job
 
 

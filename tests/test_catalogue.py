@@ -90,12 +90,23 @@ def test_parameters_of_a_part_name_its_trials(make):
     which = Wildcards(experiment="mnist", group="as_published", algorithm="cd", n_hidden="500")
     whole = catalogue.train_parameters(which)
     part = catalogue.train_parameters(Wildcards(which, first="4", last="7"))
-    assert whole["output"] == "results/paper/runs/mnist/as_published/cd-500h"
-    assert len(whole["parts"]) == 3 and part["output"] == whole["parts"][1]
+    assert [*whole["runs"]] == ["results/paper/runs/mnist/as_published/cd-500h"]
+    assert len(whole["parts"]) == 3 and [*part["runs"]] == whole["parts"][1:2]
     assert part["only_trials"] == [4, 7] and "only_trials" not in whole
-    assert {
-        k: v for k, v in part.items() if k not in ("output", "only_trials")
-    }.items() <= whole.items()
+    assert [*part["runs"].values()] == [*whole["runs"].values()]
+
+
+def test_small_trainings_share_a_job(make):
+    """All that a group has, and each run only once."""
+    catalogue = make("paper", trials_per_job=4)
+    together = catalogue.together()
+    small = together["train-bars_and_stripes-step_matched-8h"]
+    assert [run["algorithm"] for run in small.values()] == ["cg", "sdcp"]
+    every = [folder for runs in together.values() for folder in runs]
+    assert len({*every}) == len(every) and all("bars_and_stripes" in folder for folder in every)
+    assert catalogue.parts(("bars_and_stripes", "as_published", "cd", 4)) == []
+    for folder in catalogue.items["fig1_bars_and_stripes"].parameters["runs"]:
+        assert catalogue.site()["runs"][folder] == "train-bars_and_stripes-as_published-4h"
 
 
 def test_claims_are_judged_by_all_that_is_made(make):

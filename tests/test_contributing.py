@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from project import copy_project, environment, have_data, jobs, run
+from project import TOGETHER, copy_project, environment, have_data, jobs, run
 
 from sdcpd import ROOT, runs
 
@@ -77,11 +77,11 @@ def test_algorithm(tmp_path):
 
 @pytest.mark.skipif(os.name != "posix", reason="the example uses sed")
 def test_figure(tmp_path):
-    """The six trainings and the figure are planned; nothing else."""
+    """Its training and the figure are planned; nothing else."""
     project = copy_project(tmp_path / "project")
     (_, commands), *rest = example("A figure")
     edit, snakemake = commands.splitlines()
     assert not rest
     subprocess.run(edit, shell=True, cwd=project, check=True)
     _, printed = run(project, "-n", snakemake.split()[-1], config=["scale=quick"])
-    assert jobs(printed) == {"train": 5, "curves": 1}, printed[-2000:]
+    assert jobs(printed) == {TOGETHER.replace("4h", "6h"): 1, "curves": 1}, printed[-2000:]

@@ -40,88 +40,77 @@ def test_bars_and_stripes(size):
     assert counts[uniform].tolist() == [2, 2] and (counts[~uniform] == 1).all()
 
 
-def test_load_bars_and_stripes_needs_no_files(tmp_path):
-    dataset = load("bars_and_stripes", tmp_path)
+@pytest.mark.parametrize("name", ["bars_and_stripes", "bars_and_stripes_valid"])
+def test_bars_and_stripes_need_no_files_and_have_nothing_to_hold_out(name, tmp_path):
+    dataset = load(name, tmp_path)
     np.testing.assert_array_equal(dataset.train, bars_and_stripes(3))
     assert dataset.test is dataset.train and dataset.valid is None
-    assert dataset.image_shape == (3, 3) and data.files_of("bars_and_stripes") == []
+    assert dataset.image_shape == (3, 3) and data.files_of(name) == []
 
 
 # ------------------------------------------------------------------- the real datasets
 
 
-def assert_is(dataset, sizes, means):
-    """Sizes, type and share of pixels that are 1: a wrong file, threshold or polarity."""
+REAL = {  # sizes, and shares of the pixels that are 1: a wrong file, threshold or polarity
+    "mnist": ((60_000, 10_000), (0.13066, 0.13245)),
+    "mnist_bernoulli": ((60_000, 10_000), (0.13066, 0.13255)),
+    "caltech101_silhouettes": ((4100, 2264, 2307), (0.55105, 0.53596, 0.53902)),
+    "caltech101_silhouettes_inverted": ((4100, 2264, 2307), (0.44895, 0.46404, 0.46098)),
+    "kannada_mnist": ((60_000, 10_000), (0.08160, 0.07122)),  # grey ≥ 128
+    "kannada_mnist_bernoulli": ((60_000, 10_000), (0.08227, 0.07266)),
+}
+DIGESTS = {  # of our binarizations, the same on every machine
+    "mnist_bernoulli": ["2ffb63c73c882d8e", "549b7c77dca9952a"],
+    "kannada_mnist_bernoulli": ["8a836ea1b029d111", "18637cf31da07fec"],
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_dataset(name, real_dataset):
+    dataset = real_dataset(name)
     parts = [part for part in dataset[:3] if part is not None]
     assert dataset.image_shape == (28, 28)
-    for images, size, mean in zip(parts, sizes, means, strict=True):
+    for images, size, mean in zip(parts, *REAL[name], strict=True):
         assert images.shape == (size, 784) and images.dtype == np.uint8
         assert images.max() == 1 and images.flags.c_contiguous
         assert images.mean() == pytest.approx(mean, abs=5e-5)
+    if name in DIGESTS:
+        assert [hashlib.sha256(part).hexdigest()[:16] for part in parts] == DIGESTS[name]
 
 
 def test_mnist(real_dataset):
     """As published; pixels row by row, so that digits stand upright: taller than wide."""
-    dataset = real_dataset("mnist")
-    assert_is(dataset, (60_000, 10_000), (0.13066, 0.13245))
-    means = dataset.train.mean(0)
+    means = real_dataset("mnist").train.mean(0)
     assert ((means == 0) | (means == 1)).sum() == 94  # pixels that never change
     image = means.reshape(28, 28)
     assert (image.sum(1) > 1).sum() > (image.sum(0) > 1).sum()
 
 
-def test_bernoulli_binarization_of_mnist(real_dataset):
-    """Drawn with the grey value as probability; the same on every machine; not the fixed one."""
-    dataset = real_dataset("mnist_bernoulli")
-    assert_is(dataset, (60_000, 10_000), (0.13066, 0.13255))
-    digests = [hashlib.sha256(part).hexdigest()[:16] for part in (dataset.train, dataset.test)]
-    assert digests == ["2ffb63c73c882d8e", "549b7c77dca9952a"]
-    fixed = real_dataset("mnist")
-    assert (dataset.test != fixed.test).mean() > 0.01
-    np.testing.assert_allclose(dataset.train.mean(0), fixed.train.mean(0), atol=0.015)
+def test_bernoulli_binarizations(real_dataset):
+    """Drawn with the grey value as probability; not the fixed ones, nor cut at 128."""
+    drawn, fixed = real_dataset("mnist_bernoulli"), real_dataset("mnist")
+    assert (drawn.test != fixed.test).mean() > 0.01
+    np.testing.assert_allclose(drawn.train.mean(0), fixed.train.mean(0), atol=0.015)
+    drawn, cut = real_dataset("kannada_mnist_bernoulli"), real_dataset("kannada_mnist")
+    for part, grey in ((drawn.train, 0.08229), (drawn.test, 0.07272)):
+        assert part.mean() == pytest.approx(grey, abs=1e-4)
+    assert drawn.train.mean() - cut.train.mean() > 5e-4
+    assert 0.01 < (drawn.train != cut.train).mean() < 0.05
 
 
 def test_caltech101_silhouettes(real_dataset):
-    """Background 1 as stored; the images the right way up; a validation set of its own."""
-    dataset = real_dataset("caltech101_silhouettes")
-    assert_is(dataset, (4100, 2264, 2307), (0.55105, 0.53596, 0.53902))
-    corners = dataset.train.reshape(-1, 28, 28)[:, [0, 0, -1, -1], [0, -1, 0, -1]]
+    """Background 1 as stored, the images the right way up; inverted and merged in all parts."""
+    ends = "", "_inverted", "_merged"
+    stored, inverted, merged = (real_dataset(f"caltech101_silhouettes{end}") for end in ends)
+    corners = stored.train.reshape(-1, 28, 28)[:, [0, 0, -1, -1], [0, -1, 0, -1]]
     assert corners.all()
-    umbrella = 1 - dataset.train[3000].reshape(28, 28)  # open above, a thin stick below
+    umbrella = 1 - stored.train[3000].reshape(28, 28)  # open above, a thin stick below
     assert umbrella[12].sum() > 20 and umbrella[16:20].sum(1).max() < 5
-
-
-def test_caltech_with_its_validation_images(real_dataset):
-    whole, merged = (real_dataset(f"caltech101_silhouettes{end}") for end in ("", "_merged"))
-    np.testing.assert_array_equal(merged.train, np.concatenate([whole.train, whole.valid]))
-    np.testing.assert_array_equal(merged.test, whole.test)
+    for part, original in zip(inverted[:3], stored[:3], strict=True):
+        np.testing.assert_array_equal(part, 1 - original)
+    np.testing.assert_array_equal(merged.train, np.concatenate([stored.train, stored.valid]))
+    np.testing.assert_array_equal(merged.test, stored.test)
     assert merged.valid is None
-
-
-def test_kannada_mnist(real_dataset):
-    """Grey ≥ 128."""
-    assert_is(real_dataset("kannada_mnist"), (60_000, 10_000), (0.08160, 0.07122))
-
-
-def test_inverted_caltech(real_dataset):
-    """The object 1 in all three parts; one part as stored would be judged in its negative."""
-    dataset, stored = (real_dataset(f"caltech101_silhouettes{e}") for e in ("_inverted", ""))
-    assert_is(dataset, (4100, 2264, 2307), (0.44895, 0.46404, 0.46098))
-    for inverted, original in zip(dataset[:3], stored[:3], strict=True):
-        np.testing.assert_array_equal(inverted, 1 - original)
-
-
-def test_bernoulli_binarization_of_kannada_mnist(real_dataset):
-    """As bright as the grey images, which those cut at 128 are not; the same on every machine."""
-    dataset = real_dataset("kannada_mnist_bernoulli")
-    assert_is(dataset, (60_000, 10_000), (0.08227, 0.07266))
-    for part, grey in ((dataset.train, 0.08229), (dataset.test, 0.07272)):
-        assert part.mean() == pytest.approx(grey, abs=1e-4)
-    digests = [hashlib.sha256(part).hexdigest()[:16] for part in (dataset.train, dataset.test)]
-    assert digests == ["8a836ea1b029d111", "18637cf31da07fec"]
-    cut = real_dataset("kannada_mnist")
-    assert dataset.train.mean() - cut.train.mean() > 5e-4
-    assert 0.01 < (dataset.train != cut.train).mean() < 0.05
 
 
 CLASS_MEANS = {  # numbers of images and of classes; how many test images their nearest mean tells
@@ -184,12 +173,6 @@ def test_images_are_left_on_both_sides_of_a_split(n_rows):
     np.testing.assert_array_equal(np.concatenate([held.train, held.test]), rows)
 
 
-def test_bars_and_stripes_have_nothing_to_hold_out(tmp_path):
-    dataset = load("bars_and_stripes_valid", tmp_path)
-    np.testing.assert_array_equal(dataset.train, bars_and_stripes(3))
-    assert dataset.test is dataset.train and data.files_of("bars_and_stripes_valid") == []
-
-
 @pytest.mark.parametrize(
     "name", ["mnist", "mnist_bernoulli", "kannada_mnist", "kannada_mnist_bernoulli"]
 )
@@ -206,13 +189,6 @@ def test_test_images_stay_out_of_sight(name, tmp_path, monkeypatch):
     assert (held.test[:, :5] @ weights).tolist() == list(range(14, 20))
     assert (load(name, tmp_path).test[:, :5] @ weights).tolist() == list(range(20, 30))
     assert data.files_of(f"{name}_valid") == data.files_of(name)
-
-
-@pytest.mark.parametrize("of", [load, data.files_of])
-def test_unknown_dataset_with_images_held_out(of):
-    with pytest.raises(DataError, match="unknown dataset 'mist': choose one of bars") as error:
-        of("mist_valid")
-    one_line(error)
 
 
 # ------------------------------------------------------------ small files for all else
@@ -388,15 +364,6 @@ def test_classes_are_read_in_the_order_of_the_images(tmp_path, catalogue):
         load_labelled("kannada_mnist", tmp_path)
 
 
-@pytest.mark.parametrize("of", [load_labelled, data.labelled_files_of])
-@pytest.mark.parametrize("name", ["mist", "bars_and_stripes", "mnist_valid"])
-def test_classes_of_a_dataset_that_has_none(name, of):
-    known = "mnist, caltech101_silhouettes, kannada_mnist"
-    with pytest.raises(DataError, match=f"'{name}' has no classes: choose one of {known}") as error:
-        of(name)
-    one_line(error)
-
-
 def test_load_of_a_missing_or_damaged_file(tmp_path, catalogue):
     """Each says which file, and the command that mends it."""
     catalogue({FILE: CONTENT})
@@ -409,11 +376,24 @@ def test_load_of_a_missing_or_damaged_file(tmp_path, catalogue):
     one_line(error)
 
 
-def test_unknown_names():
-    with pytest.raises(DataError, match="unknown dataset 'mist'.*bars_and_stripes.*mnist.*kannada"):
-        load("mist")
-    with pytest.raises(DataError, match="unknown file 'mnist/nothing'"):
-        fetch("mnist/nothing")
+NO_CLASSES = "has no classes: choose one of mnist, caltech101_silhouettes, kannada_mnist"
+UNKNOWN = "unknown dataset 'mist': choose one of bars_and_stripes, mnist, .*kannada"
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "says"),
+    [(f, name, UNKNOWN) for f in (load, data.files_of) for name in ("mist", "mist_valid")]
+    + [
+        (f, name, f"'{name}' {NO_CLASSES}")
+        for f in (load_labelled, data.labelled_files_of)
+        for name in ("mist", "bars_and_stripes", "mnist_valid")
+    ]
+    + [(fetch, "mnist/nothing", "unknown file 'mnist/nothing'")],
+)
+def test_unknown_names(function, name, says):
+    with pytest.raises(DataError, match=says) as error:
+        function(name)
+    one_line(error)
 
 
 @pytest.mark.parametrize(
@@ -440,30 +420,19 @@ def test_check_binary_refuses(array, says):
 
 
 @pytest.mark.parametrize("by_environment", [False, True])
-def test_fetch_from_a_mirror(by_environment, tmp_path, catalogue, no_network, monkeypatch):
-    """The folder is tried first, and nothing is downloaded."""
+@pytest.mark.parametrize("before", [None, b"damaged", CONTENT])
+def test_fetch_from_a_mirror(by_environment, before, tmp_path, catalogue, no_network, monkeypatch):
+    """The folder is tried first, and nothing is downloaded; a good file is left alone."""
     catalogue({FILE: CONTENT})
-    mirror = put(tmp_path / "mirror", CONTENT)
+    target, mirror = tmp_path / "data" / FILE, put(tmp_path / "mirror", CONTENT)
+    if before:
+        put(tmp_path / "data", before)
+        os.utime(target, (1, 1))
     if by_environment:
         monkeypatch.setenv("SDCPD_DATA_MIRROR", str(mirror))
-    path = fetch(FILE, tmp_path / "data", None if by_environment else mirror)
-    assert path == tmp_path / "data" / FILE and path.read_bytes() == CONTENT
-    assert no_network == [] and [p.name for p in path.parent.iterdir()] == ["file.bin"]
-
-
-def test_fetch_leaves_a_good_file_alone(tmp_path, catalogue, no_network):
-    catalogue({FILE: CONTENT})
-    path = put(tmp_path, CONTENT) / FILE
-    before = path.stat().st_mtime_ns
-    assert fetch(FILE, tmp_path) == path
-    assert path.stat().st_mtime_ns == before and no_network == []
-
-
-def test_fetch_replaces_a_damaged_file(tmp_path, catalogue, no_network):
-    catalogue({FILE: CONTENT})
-    put(tmp_path / "data", b"damaged")
-    path = fetch(FILE, tmp_path / "data", put(tmp_path / "mirror", CONTENT))
-    assert path.read_bytes() == CONTENT
+    assert fetch(FILE, tmp_path / "data", None if by_environment else mirror) == target
+    assert target.read_bytes() == CONTENT and (target.stat().st_mtime == 1) == (before == CONTENT)
+    assert no_network == [] and [p.name for p in target.parent.iterdir()] == ["file.bin"]
 
 
 def test_fetch_without_a_network(tmp_path, catalogue, no_network):

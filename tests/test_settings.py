@@ -1,7 +1,7 @@
 """What a call of the workflow would do with which settings, and how wrong ones are refused."""
 
 import pytest
-from project import copy_project, jobs, run
+from project import TOGETHER, copy_project, jobs, run
 
 from sdcpd import ROOT
 
@@ -9,7 +9,7 @@ from sdcpd import ROOT
 def test_single_figure_needs_only_its_own_runs(tmp_path):
     fresh = copy_project(tmp_path / "project")
     _, printed = run(fresh, "-n", "figures/fig1_bars_and_stripes.pdf")
-    assert jobs(printed) == {"train": 5, "curves": 1}
+    assert jobs(printed) == {TOGETHER: 1, "curves": 1}
     _, printed = run(fresh, "-n", "figures/fig2_mnist.pdf")
     assert jobs(printed) == {"download": 1, "train": 5, "curves": 1}
     _, printed = run(fresh, "-n", "figures/figS_published_mnist_500h.pdf", config=["scale=quick"])

@@ -230,7 +230,7 @@ def test_index_shows_what_was_made_in_order(project, scripts):
     assert '<img src="images/fig1.svg" alt="Figure 1: A &amp; B">' in text
     assert "Caption of curves &amp; more." in text and "<td>&lt;2</td>" in text
     assert "About table1_timing." in text and ">figures/fig1.pdf<" in text
-    options = "--config scale=smoke &#x27;experiments="
+    options = "--config scale=smoke &#39;experiments="
     assert f"uv run snakemake --cores all figures/fig1.pdf {options}" in text
     assert f"figures/table1_timing.md {options}" in text
     assert "Time: 7\u00a0s here, and 7\u00a0min for the training behind it; 1 of its" in text

@@ -65,9 +65,9 @@ def test_a_run_keeps_its_first_trial_at_every_evaluation(tmp_path):
         folder = tmp_path / name
         run = runs.execute(settings(name, trials=trials), folder, "numpy")
         kept = snapshots.load(folder)
-        own = run.curve[run.curve.trial == 0]
-        assert kept["update"].tolist() == own["update"].tolist()
-        np.testing.assert_allclose(kept["epoch"], own.epoch)
+        first = run.curve[run.curve.trial == 0]
+        assert kept["update"].tolist() == first["update"].tolist()
+        np.testing.assert_allclose(kept["epoch"], first.epoch)
         W = run.theta.W[0].astype(np.float16)
         np.testing.assert_array_equal(kept["filters"][-1], W[: snapshots.N_FILTERS])
         images = data.load(run.settings["dataset"]).test[: snapshots.N_IMAGES]

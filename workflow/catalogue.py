@@ -14,6 +14,7 @@ from sdcpd.runs import archive
 
 ARCHIVE = "workflow/archive"
 RUN = "runs/{experiment}/{group}/{algorithm}-{n_hidden}h"
+TOGETHER = "train-{experiment}-{group}-{n_hidden}h"  # notebook of all algorithms
 PART = "parts/{experiment}/{group}/{algorithm}-{n_hidden}h/{first}-{last}"
 SWEEP = "sweeps/{experiment}/{kind}/{algorithm}-{n_hidden}h"
 LARGE = ("mnist", "caltech", "kannada")
@@ -176,6 +177,8 @@ class Catalogue:
 
     def parts(self, which):
         """Where the trials of a run are trained apart; nowhere, if they fit into one job."""
+        if self.experiments[which[0]]["one_job"]:
+            return []
         n = self.run_settings(*which)["trials"]
         size = self.config["trials_per_job"] or n
         bounds = [(first, min(first + size, n) - 1) for first in range(0, n, size)]
@@ -191,8 +194,27 @@ class Catalogue:
         else:
             trials = [int(wildcards.first), int(wildcards.last)]
             place, more = PART.format(**wildcards), {"only_trials": trials}
-        output = f"{self.results}/{place}"
-        return self.run_settings(*which) | {"backend": self.backend, "output": output} | more
+        settings = {f"{self.results}/{place}": self.run_settings(*which)}
+        return {"runs": settings, "backend": self.backend} | more
+
+    def together(self):
+        """Name of the notebook -> settings by folder, where one trains all algorithms."""
+        found = {}
+        for experiment, n in self.sizes(*self.experiments):
+            every = self.experiments[experiment]["algorithms"]
+            for group in self.groups if self.experiments[experiment]["one_job"] else ():
+                known = experiments.algorithms_of(self.groups, group, experiment, n)
+                which = {"experiment": experiment, "group": group, "n_hidden": n}
+                runs_ = {
+                    f"{self.results}/{RUN.format(**which, algorithm=a)}": self.run_settings(
+                        experiment, group, a, n
+                    )
+                    for a in every
+                    if a in known
+                }
+                if runs_:
+                    found[TOGETHER.format(**which)] = runs_
+        return found
 
     def sweep_parameters(self, wildcards):
         """Those of notebooks/sweep.ipynb."""
@@ -539,6 +561,9 @@ class Catalogue:
         if folder.startswith(ARCHIVE):
             return None
         kind, *which = Path(folder).relative_to(self.results).parts
+        for name, runs_ in self.together().items():
+            if folder in runs_:
+                return name
         return "-".join([{"runs": "train", "sweeps": "sweep"}[kind], *which])
 
 

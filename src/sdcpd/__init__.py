@@ -19,6 +19,7 @@ runs            from settings to a run file and back; the archive
 experiments     from the configuration to the settings of runs
 study           what runs say: intervals, comparison, tuning, claims, measurements, timing
 figures         the paper's figures and tables
+options         the options of the command line, and the settings that they mean
 cli             the command line: own data, without the workflow
 ==============  ==========================================================================
 """

@@ -90,20 +90,17 @@ def free_memory(xp):
     """
     free, total = xp.cuda.runtime.memGetInfo()
     pool = xp.get_default_memory_pool()
-    own = total * float(os.environ.get("SDCPD_GPU_SHARE", 1))
-    return min(free + pool.free_bytes(), own - pool.used_bytes())
+    share = total * float(os.environ.get("SDCPD_GPU_SHARE", 1))
+    return min(free + pool.free_bytes(), share - pool.used_bytes())
 
 
 def describe(xp):
     """What computes here: device and library versions, for the run file."""
     about = {"python": platform.python_version(), "numpy": np.__version__}
     if xp is np:
-        from threadpoolctl import threadpool_info
-
-        blas = [i for i in threadpool_info() if i.get("user_api") == "blas"]
-        names = sorted(f"{i['internal_api']} {i['version']}" for i in blas)  # in any order there
+        libraries = [f"{blas['internal_api']} {blas['version']}" for blas in _blas()]
         about["device"] = f"CPU {_cpu_name()}"
-        about["blas"] = ", ".join(names)
+        about["blas"] = ", ".join(sorted(libraries))  # in any order there
         about["threads"] = blas_threads()
     else:
         properties = xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)
@@ -116,10 +113,13 @@ def describe(xp):
 
 def blas_threads():
     """How many threads NumPy's matrix products may use."""
+    return max((blas["num_threads"] for blas in _blas()), default=1)
+
+
+def _blas():
     from threadpoolctl import threadpool_info
 
-    blas = [i["num_threads"] for i in threadpool_info() if i.get("user_api") == "blas"]
-    return max(blas, default=1)
+    return [library for library in threadpool_info() if library.get("user_api") == "blas"]
 
 
 def _cpu_name():

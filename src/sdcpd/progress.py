@@ -1,12 +1,10 @@
-"""What is said to whoever waits."""
+"""What is said to whoever waits, and that it ends no work if nobody can hear it."""
 
 import os
 import shutil
 import sys
 import time
 from contextlib import suppress
-
-from tqdm import tqdm
 
 
 def columns():
@@ -21,16 +19,15 @@ def say(line, passing=False):
     A notebook's own output is for its reader. On a terminal the next line takes the place of one
     that is ``passing``.
     """
-    log = os.environ.get("SDCPD_PROGRESS_LOG")
-    if not log:
-        width = columns()
-        if width:
-            line = "\r\033[K" + (line[: width - 1] if passing else line)
-        sys.stderr.write(line + ("" if width and passing else "\n"))
-        sys.stderr.flush()
+    if log := os.environ.get("SDCPD_PROGRESS_LOG"):
+        with suppress(OSError), open(log, "a", encoding="utf-8") as file:  # it ends no training
+            file.write(line + "\n")
         return
-    with suppress(OSError), open(log, "a", encoding="utf-8") as file:  # it ends no training
-        file.write(line + "\n")
+    width = columns()
+    if width:
+        line = "\r\033[K" + (line[: width - 1] if passing else line)
+    sys.stderr.write(line + ("" if width and passing else "\n"))
+    sys.stderr.flush()
 
 
 class Progress:
@@ -72,7 +69,45 @@ class Progress:
         now = time.monotonic()
         if not force and now - self.last < self.every:
             return
+        from tqdm import tqdm  # which takes time, and an error message needs none
+
         self.last = now
         elapsed, first = now - self.started, self.first or 0
         meter = tqdm.format_meter(self.done, self.total, elapsed, ncols=self.width, initial=first)
         say(f"{self.title}: {meter} {note}".rstrip(), passing=not force)
+
+
+class Patient:
+    """Standard output or error that ends no work by being closed, full or of few letters.
+
+    ``problem`` is the error that lost what was written, or None.
+    """
+
+    def __init__(self, stream):
+        self.problem = None
+        if not stream:  # its number is the next that is free, and children need it as well
+            number = os.open(os.devnull, os.O_WRONLY)
+            os.set_inheritable(number, True)
+            stream = os.fdopen(number, "w", encoding="utf-8")
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+        self.stream = stream
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+
+    def write(self, text):
+        return self._try(self.stream.write, text)
+
+    def writelines(self, lines):
+        self.write("".join(lines))
+
+    def flush(self):
+        self._try(self.stream.flush)
+
+    def _try(self, function, *arguments):
+        try:
+            return function(*arguments)
+        except OSError as error:
+            self.problem = error
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())  # for what is to come

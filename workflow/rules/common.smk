@@ -10,8 +10,6 @@ from math import prod
 from pathlib import Path
 
 import yaml
-from jsonschema import Draft202012Validator, validators
-from jsonschema.exceptions import best_match
 from snakemake.exceptions import WorkflowError
 
 import sdcpd
@@ -20,6 +18,7 @@ from sdcpd.sources import content_of, sources_of, sources_of_module
 
 sys.path[:0] = ["workflow", "workflow/scripts"]
 import catalogue
+import schema
 
 # Snakemake fills in braces, and a colon ends an entry of PYTHONPATH.
 if {*"{}:"} & {*os.getcwd()}:
@@ -85,18 +84,9 @@ with open("workflow/config/datasets.yaml", encoding="utf-8") as file:
     DATASETS = yaml.safe_load(file)
 
 
-# To JSON Schema 2019.0 is an integer; to the jobs it is none.
-WHOLE = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
-Validator = validators.extend(Draft202012Validator, type_checker=WHOLE)
-
-
 def check_schema(name, values):
-    """One line for the first violation; snakemake's own validate() prints the whole schema."""
-    with open(f"workflow/schemas/{name}.schema.yaml", encoding="utf-8") as file:
-        error = best_match(Validator(yaml.safe_load(file)).iter_errors(values))
-    if error:
-        where = ".".join(str(part) for part in error.absolute_path)
-        raise WorkflowError(": ".join(part for part in (name, where, error.message) if part))
+    if (found := schema.violation(name, values)) is not None:
+        raise WorkflowError(found)
 
 
 def check_config():

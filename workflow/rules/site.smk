@@ -16,6 +16,7 @@ rule site:
         [f"{RESULTS}/notebooks/{name}.html" for name in SITE["runs"].values() if name],
         [f"workflow/report/{caption}.rst" for _, caption, _, _ in SITE["parts"]],
         "workflow/scripts/pages.py",
+        sorted(map(str, Path("workflow/site").iterdir())),
     output:
         "figures/site/index.html",
         # emptied before each run, so that no page of another call is left

@@ -1,6 +1,6 @@
 # One run: all trials of an experiment × algorithm × number of hidden units × hyperparameters; in one
-# job, or, with trials_per_job, in several, whose results are then put together. Sweeps over settings,
-# and the target that adopts the best of them.
+# job, or, with trials_per_job, in several, whose results are then put together. Where all of it takes
+# seconds, one job for all algorithms. Sweeps over settings, and the target that adopts the best.
 
 
 rule train:
@@ -28,11 +28,10 @@ rule train:
     benchmark:
         f"logs/benchmarks/{SCALE}/{RUN_NAME}.tsv"
     wildcard_constraints:
-        experiment="[a-z0-9_]+",
+        experiment="|".join(n for n, e in config["experiments"].items() if not e["one_job"]) or "none",
         algorithm="[a-z_]+",
         n_hidden=r"\d+",
         group="[a-z0-9_.]+",
-        kind="tuning|published|sensitivity_[a-z0-9_.]+",
     conda:
         ENVIRONMENT
     threads: 1  # trials side by side use two cores better than one trial on two threads
@@ -68,6 +67,42 @@ use rule train as train_part with:
         "Train trials {wildcards.first} to {wildcards.last} of {wildcards.algorithm} on {wildcards.experiment}, {wildcards.n_hidden} hidden units"
 
 
+for name, settings in CATALOGUE.together().items():
+
+    rule:
+        name:
+            name.replace("-", "_").replace(".", "_")
+        input:
+            sorted({f"data/{f}" for s in settings.values() for f in data.files_of(s["dataset"])}),
+            sources_of_module("runs"),
+            notebook=ancient(notebook_of("train")),
+        output:
+            of_runs(settings),
+            notebook=f"{RESULTS}/notebooks/{name}.ipynb",
+            html=report(
+                f"{RESULTS}/notebooks/{name}.html",
+                caption="../report/train.rst",
+                category="Training runs",
+                labels={"run": name.removeprefix("train-")},
+            ),
+        log:
+            f"logs/{SCALE}/{name}.log",
+        benchmark:
+            f"logs/benchmarks/{SCALE}/{name}.tsv"
+        conda:
+            ENVIRONMENT
+        resources:
+            mem_mb=3000,
+            gpu=int(GPU),
+        params:
+            content=content_of(notebook_of("train")),
+            parameters={"runs": settings, "backend": BACKEND},
+        message:
+            f"Train {', '.join(s['algorithm'] for s in settings.values())}: {name.removeprefix('train-')}"
+        script:
+            "../scripts/execute_notebook.py"
+
+
 use rule train_part as sweep with:
     input:
         data_files,
@@ -91,6 +126,11 @@ use rule train_part as sweep with:
         f"logs/{SCALE}/{SWEEP_NAME}.log",
     benchmark:
         f"logs/benchmarks/{SCALE}/{SWEEP_NAME}.tsv"
+    wildcard_constraints:
+        experiment="[a-z0-9_]+",
+        algorithm="[a-z_]+",
+        n_hidden=r"\d+",
+        kind="tuning|published|sensitivity_[a-z0-9_.]+",
     params:
         content=content_of(notebook_of("sweep")),
         parameters=CATALOGUE.sweep_parameters,

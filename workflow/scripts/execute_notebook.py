@@ -21,9 +21,9 @@ from ipykernel.kernelspec import write_kernel_spec
 from pages import notebook_page
 from traitlets.config import Config
 
-from sdcpd import cli
+from sdcpd.progress import Patient
 
-sys.stdout, sys.stderr = map(cli.Patient, (sys.stdout, sys.stderr))
+sys.stdout, sys.stderr = map(Patient, (sys.stdout, sys.stderr))
 ROOT = Path.cwd()
 AGAIN = "run the same command again, which goes on from where it was"
 log = Path(snakemake.log[0])

@@ -1,7 +1,7 @@
 """Write figures/site/: an index of what was made, in the paper's order, and executed notebooks.
 
-What it says is read from files: claims.csv, captions, tables, notebooks, benchmarks. (The module
-is not called ``site``, which is one of Python's own.)
+What it says is read from files: claims.csv, captions, tables, notebooks, benchmarks; how it looks
+stands in workflow/site/. (The module is not called ``site``, which is one of Python's own.)
 """
 
 import csv
@@ -9,25 +9,13 @@ import json
 import shlex
 import shutil
 from collections import Counter
-from html import escape
 from itertools import groupby
 from pathlib import Path
 
-from pages import page, with_link_back
+from pages import render, with_link_back
 
 SITE = Path("figures/site")
 ARCHIVE = "workflow/archive/"
-TITLE = "S-DCP-D: a reproduction"
-ABOUT = """<p>A reproduction of <cite>Efficient Learning of Restricted Boltzmann Machines Using
-Covariance Estimates</cite> (Upadhya &amp; Sastry, ACML 2019). A Snakemake workflow runs notebooks
-on an implementation of the five algorithms that the paper compares, tunes all of them equally
-besides, and judges the paper's claims by program. Every number comes from a run file with its
-settings, seed, versions and device; where less than the paper's budget was spent, the figure says
-so.</p>"""
-SMOKE = "<p><strong>This is a test run of the workflow: its numbers mean nothing.</strong></p>"
-OUTSIDE = """<p>Paths like <code>figures/…</code> and <code>results/…</code> are those of the
-project's folder; links to them work where this page lies in it, as
-<code>figures/site/index.html</code>. Pictures, tables and notebooks work everywhere.</p>"""
 
 
 def write(parts, notebooks, runs, results, options, missing=()):
@@ -51,31 +39,58 @@ def write(parts, notebooks, runs, results, options, missing=()):
         for name in (*notebooks.values(), *filter(None, runs.values()))
         if (html := executed(name, results) + ".html") not in missing and Path(html).exists()
     }
-    parts = [(f"part-{number}", *part) for number, part in enumerate(parts) if part[3]]
-    contents = [f'<li><a href="#{part}">{escape(heading)}</a></li>' for part, heading, *_ in parts]
-    contents.append('<li><a href="#runs">Training runs and sweeps</a></li>')
-    shown = []
-    for part, heading, caption, suffix, names in parts:
-        shown.append(f'<h2 id="{part}">{escape(heading)}</h2>')
-        caption = Path(f"workflow/report/{caption}.rst").read_text(encoding="utf-8").strip()
-        for name, title in names.items():
-            target = f"figures/{name}.{'pdf' if suffix == 'svg' else 'md'}"
-            lines = [f"<li>Command: {command(target, options)}</li>"]
-            shown.append(f'<article id="{name}">\n<h3>{escape(title)}</h3>')
-            if notebooks[name] in made:
-                shown.append(picture(name, title) if suffix == "svg" else table(name))
-                shown.append(f"<p>{escape(caption)}</p>")
-                lines += about(name, notebooks[name], runs, results)
-            else:
-                shown.append("<p>Not made.</p>")
-            shown += ["<ul>", *lines, "</ul>\n</article>"]
-    lines = [f"<h1>{TITLE}</h1>", ABOUT]
-    lines += [SMOKE] if results.endswith("/smoke") else []
-    lines += findings() if "claims" in made else ["<p>The claims were not judged.</p>"]
-    lines += [OUTSIDE, "<nav>\n<ul>", *contents, "</ul>\n</nav>"]
-    lines += [*shown, *list_of_runs(runs, made, results)]
-    (SITE / "index.html").write_text(page(TITLE, "\n".join(lines)), encoding="utf-8")
 
+    def item(name, title, suffix):
+        notebook = notebooks[name]
+        target = f"figures/{name}.{'pdf' if suffix == 'svg' else 'md'}"
+        about = {"name": name, "title": title, "notebook": notebook, "made": notebook in made}
+        about["command"] = command(target, options)
+        if not about["made"]:
+            return about
+        if suffix == "svg":
+            shutil.copyfile(f"figures/{name}.svg", SITE / f"images/{name}.svg")
+            about["rows"] = None
+        else:
+            about["rows"] = read_table(name)
+            about["said"] = Path(f"figures/{name}.md").read_text(encoding="utf-8").split("\n")[0]
+        sources = behind(executed(notebook, results) + ".ipynb")
+        trained = [*dict.fromkeys(runs[source] for source in sources if runs.get(source))]
+        files = [*Path("figures").glob(f"{name}.*"), *Path("figures").glob(f"{name}_measured.*")]
+        return about | {
+            "time": duration([notebook], results),
+            "training_time": duration(trained, results) if trained else None,
+            "n_archived": sum(source.startswith(ARCHIVE) for source in sources),
+            "files": sorted(map(str, files)),
+            "sources": sources,
+        }
+
+    def run(folder):
+        name = runs[folder]
+        about = {"folder": folder, "label": Path(folder).name, "notebook": name}
+        about |= {"archived": not name, "made": name in made}
+        return about | {"time": duration([name], results) if about["made"] else None}
+
+    shown = [
+        {
+            "heading": heading,
+            "caption": Path(f"workflow/report/{caption}.rst").read_text(encoding="utf-8").strip(),
+            "shown": [item(name, title, suffix) for name, title in titles.items()],
+        }
+        for heading, caption, suffix, titles in parts
+        if titles
+    ]
+    groups = groupby(sorted(runs), lambda folder: str(Path(folder).parent))
+    index = render(
+        "index.html.j2",
+        title="S-DCP-D: a reproduction",
+        parts=shown,
+        groups=[(parent, [*map(run, folders)]) for parent, folders in groups],
+        n_archived=sum(name is None for name in runs.values()),
+        results=results,
+        exists=lambda path: Path(path).exists(),
+        **(findings() if "claims" in made else {}),
+    )
+    (SITE / "index.html").write_text(index, encoding="utf-8")
     anchors = {notebook: name for name, notebook in reversed(notebooks.items())}
     for name in made:
         html = Path(executed(name, results) + ".html").read_text(encoding="utf-8")
@@ -93,78 +108,36 @@ def write_after_failure(dag):
 
 
 def findings():
-    """What claims.csv says, in words."""
-    rows = read_table("claims")
+    """What claims.csv says: for each verdict how many have it, and which."""
+    header, *rows = read_table("claims")
+    rows = [dict(zip(header, row, strict=True)) for row in rows]
     count = Counter(row["verdict"] for row in rows)
-    order = sorted(count, key=lambda verdict: (verdict == "not run", verdict[:3] == "not", verdict))
-    n_claims = len({row["no."].split(",")[0] for row in rows})
-    counted = ", ".join(f"{count[verdict]} {verdict}" for verdict in order)
-    lines = [f"<p>{n_claims} claims of the paper, {len(rows)} verdicts, each on one dataset:"]
-    lines += [f'{counted} (<a href="#claims">all with their numbers</a>).</p>', "<ul>"]
-    for verdict in order:
+    verdicts = []
+    for verdict in sorted(count, key=lambda v: (v == "not run", v[:3] == "not", v)):
         datasets = {}
         for row in rows:
             if row["verdict"] == verdict:
                 datasets.setdefault(row["claim"], []).append(row["dataset"])
         if verdict == "not run":  # says nothing of the claims: only how many
-            of = Counter(dataset for each in datasets.values() for dataset in each)
-            said = "; ".join(f"{dataset} ({n})" for dataset, n in of.items())
+            of_each = Counter(dataset for each in datasets.values() for dataset in each)
+            said = "; ".join(f"{dataset} ({n})" for dataset, n in of_each.items())
         else:
             said = "; ".join(f"{claim} ({', '.join(each)})" for claim, each in datasets.items())
-        lines.append(f"<li><strong>{escape(verdict.capitalize())}</strong>: {escape(said)}.</li>")
-    return [*lines, "</ul>"]
+        verdicts.append((verdict, count[verdict], said))
+    n_claims = len({row["no."].split(",")[0] for row in rows})
+    return {"n_claims": n_claims, "n_verdicts": len(rows), "verdicts": verdicts}
 
 
 def command(target, options):
     words = ["uv run snakemake --cores all", target]
     if options:
         words += ["--config", *(shlex.quote(f"{key}={value}") for key, value in options.items())]
-    return f"<code>{escape(' '.join(words))}</code>"
-
-
-def picture(name, title):
-    """The figure; it opens alone, where a phone can enlarge it."""
-    file = f"images/{name}.svg"
-    shutil.copyfile(f"figures/{name}.svg", SITE / file)
-    return f'<p><a href="{file}"><img src="{file}" alt="{escape(title)}"></a></p>'
-
-
-def table(name):
-    """The table, and what its Markdown says above it."""
-    rows = read_table(name)
-    said = Path(f"figures/{name}.md").read_text(encoding="utf-8").split("\n")[0]
-    lines = ["<table>", "<thead>", cells("th", rows[0]), "</thead>", "<tbody>"]
-    lines += [*(cells("td", row.values()) for row in rows), "</tbody>", "</table>"]
-    return "\n".join([f"<p>{escape(said)}</p>", *lines])
+    return " ".join(words)
 
 
 def read_table(name):
     with open(f"figures/{name}.csv", encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def cells(tag, values):
-    return "<tr>" + "".join(f"<{tag}>{escape(value)}</{tag}>" for value in values) + "</tr>"
-
-
-def about(name, notebook, runs, results):
-    """The time that a figure or table took, its notebook, its files and the results behind it."""
-    sources = behind(executed(notebook, results) + ".ipynb")
-    trained = [runs[source] for source in sources if runs.get(source)]
-    archived = sum(source.startswith(ARCHIVE) for source in sources)
-    took = f"{duration([notebook], results)} here"
-    if trained:
-        took += f", and {duration(trained, results)} for the training behind it"
-    if archived:
-        took += f"; {archived} of its sources are archived, and say themselves how long they took"
-    files = [*Path("figures").glob(f"{name}.*"), *Path("figures").glob(f"{name}_measured.*")]
-    lines = [f"Time: {took}", f'<a href="notebooks/{notebook}.html">Executed notebook</a>']
-    lines += [f"Files: {', '.join(map(link, sorted(files)))}"]
-    if sources:
-        summary = f"<summary>Sources: {len(sources)}</summary>"
-        listed = "".join(f"<li>{link(source)}</li>" for source in sources)
-        lines += [f"<details>{summary}<ul>{listed}</ul></details>"]
-    return [f"<li>{line}</li>" for line in lines]
+        return list(csv.reader(file))
 
 
 def executed(name, results):
@@ -205,32 +178,6 @@ def parts_of(name, results):
     """The jobs in which trials of a training were made apart, if they were."""
     sources = behind(executed(name, results) + ".ipynb")
     return [f"{name}-{Path(path).name}" for path in sources if path.startswith(f"{results}/parts/")]
-
-
-def link(path):
-    return f'<a href="../../{path}"><code>{path}</code></a>' if Path(path).exists() else str(path)
-
-
-def list_of_runs(runs, made, results):
-    """Every run and sweep, those of one experiment and group in a line."""
-    archived = sum(name is None for name in runs.values())
-    lines = ['<h2 id="runs">Training runs and sweeps</h2>', "<p>Executed notebooks, and the time"]
-    lines += ["that all trials and settings of each took here."]
-    lines += [f"The {archived} archived ones lead to their files."] if archived else []
-    lines += ["</p>", "<ul>"]
-    for parent, folders in groupby(sorted(runs), lambda folder: str(Path(folder).parent)):
-        shown = []
-        for folder in folders:
-            name, label = runs[folder], Path(folder).name
-            if not name:
-                shown.append(f'<a href="../../{folder}">{label}</a>')
-            elif name in made:
-                page_of = f'<a href="notebooks/{name}.html">{label}</a>'
-                shown.append(f"{page_of} {duration([name], results)}")
-            else:
-                shown.append(f"{label} not made")
-        lines.append(f"<li>{link(parent)}: {', '.join(shown)}</li>")
-    return [*lines, "</ul>"]
 
 
 if "snakemake" in globals():  # not where the Snakefile or a test imports it

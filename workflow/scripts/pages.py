@@ -4,49 +4,24 @@ import re
 from html import escape
 
 import nbformat
+from jinja2 import Environment, FileSystemLoader
 from nbconvert import HTMLExporter
 from pygments.formatters import HtmlFormatter
 
-STYLE = """
-body { margin: 0; background: #fff; color: #222; font: 16px/1.5 system-ui, sans-serif; }
-main { max-width: 60rem; margin: 0 auto; padding: 1rem; overflow-wrap: break-word; }
-h1, h2, h3 { line-height: 1.25; margin: 1.6em 0 .5em; }
-h1 { margin-top: .5em; }
-h2 { border-bottom: 1px solid #ccc; }
-a { color: #0645ad; }
-img { max-width: 100%; height: auto; }
-code, pre { font: .875em/1.4 ui-monospace, monospace; }
-pre { margin: .5em 0; padding: .5em .75em; background: #f6f6f6; overflow-x: auto; }
-table { display: block; width: max-content; max-width: 100%; margin: .5em 0; overflow-x: auto;
-  border-collapse: collapse; font-size: .875em; }
-th, td { padding: .2em .6em; border: 1px solid #ddd; text-align: left; vertical-align: top; }
-th { background: #f6f6f6; }
-td[data-long] { min-width: 10em; }
-ul { padding-left: 1.25em; } nav ul { columns: 18rem; }
-.output pre { background: #fff; padding: 0; }
-@media (max-width: 40rem) { th, td { min-width: 4.5em; } }
-"""
+from sdcpd import ROOT
+
+TEMPLATES = Environment(
+    loader=FileSystemLoader(ROOT / "workflow/site"),
+    autoescape=lambda name: name.endswith(".html.j2"),
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 
 
-def page(title, body):
-    """A whole page: ``title`` is text, ``body`` HTML."""
-    body = re.sub(r"<td(?=[^>]*>[^<]{40})", "<td data-long", body)  # a column of text is not narrow
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<link rel="icon" href="data:,">
-<style>{STYLE}{HtmlFormatter().get_style_defs(".highlight")}</style>
-</head>
-<body>
-<main>
-{body}
-</main>
-</body>
-</html>
-"""
+def render(template, **values):
+    """A page from a template of workflow/site/."""
+    style = HtmlFormatter().get_style_defs(".highlight")
+    return TEMPLATES.get_template(template).render(highlighting=style, **values)
 
 
 def notebook_page(path, name):
@@ -66,7 +41,8 @@ def notebook_page(path, name):
     body, _ = exporter.from_notebook_node(notebook)
     # what pandas writes into each table, where HTML allows no style
     body = re.sub(r"<style.*?</style>", "", body, flags=re.S).replace('<table border="1"', "<table")
-    return page(name, f"<p><code>{escape(name)}</code></p>\n{body}")
+    body = re.sub(r"<td(?=[^>]*>[^<]{40})", "<td data-long", body)  # a column of text is not narrow
+    return render("page.html.j2", title=name, body=body)
 
 
 def with_link_back(html, target):

@@ -48,20 +48,6 @@ from .download import fetch, verified
 from .own import read_own
 from .readers import CLASSES, IMAGES, READERS, bars_and_stripes, read_idx
 
-__all__ = [
-    "DataError",
-    "Dataset",
-    "Labelled",
-    "bars_and_stripes",
-    "fetch",
-    "files_of",
-    "labelled_files_of",
-    "load",
-    "load_labelled",
-    "read_own",
-    "title_of",
-]
-
 HELD_OUT = 6  # the last 1/6 of the training images stands in for the test images
 
 

@@ -40,11 +40,11 @@ class Labelled(NamedTuple):
 
 def catalogue():
     """The file: ``datasets`` by name, ``labelled`` and ``files``."""
-    return _read(CATALOGUE, CATALOGUE.stat().st_mtime_ns)
+    return _read(CATALOGUE)
 
 
 @cache  # the workflow asks for a hundred titles whenever it begins
-def _read(path, _):
+def _read(path):
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
@@ -62,12 +62,10 @@ def entry_of(name):
         If the name is unknown.
     """
     datasets, name = catalogue()["datasets"], name.removesuffix(VALID)
-    try:
-        return datasets[name]
-    except KeyError:
-        own = "or a file that ends in .npy or .npz"
-        known = ", ".join(datasets)
-        raise DataError(f"unknown dataset {name!r}: choose one of {known}, {own}") from None
+    if name not in datasets:
+        known = ", ".join([*datasets, "or a file that ends in .npy or .npz"])
+        raise DataError(f"unknown dataset {name!r}: choose one of {known}")
+    return datasets[name]
 
 
 def title_of(name):
@@ -83,11 +81,9 @@ def files_of(name):
 def labelled_files_of(name):
     """The files that ``load_labelled`` reads; those with the classes last."""
     labelled = catalogue()["labelled"]
-    try:
-        return labelled[name]
-    except KeyError:
-        known = ", ".join(labelled)
-        raise DataError(f"{name!r} has no classes: choose one of {known}") from None
+    if name not in labelled:
+        raise DataError(f"{name!r} has no classes: choose one of {', '.join(labelled)}")
+    return labelled[name]
 
 
 def check_binary(array, name):

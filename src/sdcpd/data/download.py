@@ -31,73 +31,58 @@ def fetch(file, folder=ROOT / "data", mirror=None):
         In one line: each place that was tried and why it failed, and what to do.
     """
     import pooch
+    import requests
 
     files = catalogue()["files"]
     if file not in files:
         raise DataError(f"unknown file {file!r}: see workflow/config/datasets.yaml")
-    entry, target = files[file], Path(folder) / file
+    entry, target, failures = files[file], Path(folder) / file, []
+    known = {"known_hash": f"sha256:{entry['sha256']}", "fname": target.name}
+    from_web = pooch.HTTPDownloader(progressbar=True, timeout=30)
     mirror = mirror or os.environ.get("SDCPD_DATA_MIRROR")
-    places = [Path(mirror) / file] if mirror else []
-
-    def from_anywhere(url, path, _):
-        failures = []
-        for place in [*places, *entry["urls"]]:
-            problem = _get(place, path, entry["sha256"])
-            if problem is None:
-                return
-            failures.append(problem)
-        raise DataError(
-            f"{file} could not be had: {'; '.join(failures)}. Connect to the internet and run "
-            f"again, or put the file into a folder as <folder>/{file} and set "
-            "SDCPD_DATA_MIRROR=<folder>"
-        )
-
-    hashes = {name: f"sha256:{each['sha256']}" for name, each in files.items()}
-    pooch.get_logger().setLevel("WARNING")  # it would name no place that means anything
-    try:
-        store = pooch.create(path=folder, base_url="", registry=hashes, urls={file: "any"})
-        return Path(store.fetch(file, downloader=from_anywhere))
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            need = f"{entry['bytes'] / 1e6:.1f} MB"
-            message = f"the disk is full: {file} needs {need} in {folder}; make room and run again"
-        else:
-            message = f"cannot write {target}: {error.strerror or error}; check its permissions"
-        raise DataError(message) from error
-
-
-def _get(place, path, sha256):
-    """Copy or download a file to ``path``; returns the problem in words, or None."""
-    import pooch
-    import requests
-
-    if isinstance(place, Path):
-        if not os.access(place, os.R_OK):
-            return f"{place} is not there or cannot be read"
-        where = f"{place} is"
-        shutil.copyfile(place, path)
-    else:
-        host = place.split("/")[2]
-        where = f"{host}:"
+    places = [(f"{Path(mirror) / file} is", Path(mirror) / file, _copy)] if mirror else []
+    places += [(f"{url.split('/')[2]}:", url, from_web) for url in entry["urls"]]
+    pooch.get_logger().setLevel("WARNING")  # failures are said below, all in one line
+    for name, place, download in places:
         try:
-            pooch.HTTPDownloader(progressbar=True, timeout=30)(place, path, None)
+            pooch.retrieve(place, path=target.parent, downloader=download, **known)
+            return target
+        except _Unreadable:
+            failures.append(f"{name} not there or cannot be read")
         except requests.RequestException as error:
             status = getattr(error.response, "status_code", None)
-            return f"{host}: {f'HTTP status {status}' if status else 'no connection'}"
-    return None if is_right(path, sha256) else f"{where} damaged (wrong checksum)"
+            failures.append(f"{name} {f'HTTP status {status}' if status else 'no connection'}")
+        except ValueError:
+            failures.append(f"{name} damaged (wrong checksum)")
+        except OSError as error:
+            problem = f"cannot write {target}: {error.strerror or error}; check its permissions"
+            if error.errno == errno.ENOSPC:
+                need = f"{file} needs {entry['bytes'] / 1e6:.1f} MB in {folder}"
+                problem = f"the disk is full: {need}; make room and run again"
+            raise DataError(problem) from error
+    raise DataError(
+        f"{file} could not be had: {'; '.join(failures)}. Connect to the internet and run again, "
+        f"or put the file into a folder as <folder>/{file} and set SDCPD_DATA_MIRROR=<folder>"
+    )
 
 
-def is_right(path, sha256):
-    """Whether a file has this checksum."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+class _Unreadable(Exception):
+    pass
 
 
-def verified(file, folder):
+def _copy(place, path, _):
+    if not os.access(place, os.R_OK):
+        raise _Unreadable
+    shutil.copyfile(place, path)
+
+
+def verified(name, folder):
     """The path of a file of the catalogue in ``folder``; raises DataError if it is not right."""
-    path, do = Path(folder) / file, f"run `uv run snakemake --cores 1 data/{file}`"
+    path, do = Path(folder) / name, f"run `uv run snakemake --cores 1 data/{name}`"
     if not path.exists():
         raise DataError(f"{path} is missing: {do}")
-    if not is_right(path, catalogue()["files"][file]["sha256"]):
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != catalogue()["files"][name]["sha256"]:
         raise DataError(f"{path} is damaged: delete it, then {do}")
     return path

@@ -27,27 +27,7 @@ def read_own(path):
     ------
     DataError
     """
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}; check the path") from error
-    try:  # unpickling would run whatever code the file holds
-        found = np.load(io.BytesIO(content), allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            arrays, names = {"train": found}, ["train"]
-        else:
-            names = found.files
-            arrays = {name: found[name] for name in ("train", "test", "valid") if name in names}
-            if len(names) == 1:
-                arrays = {"train": found[names[0]]}
-    except MemoryError:
-        raise
-    except Exception as error:  # NumPy raises many types here, and each means the same
-        what = "damaged, or not numbers as numpy.save and numpy.savez write them"
-        raise DataError(f"{path}: {what}; write it again") from error
-    if "train" not in arrays:
-        among = ", ".join(names) or "nothing"
-        raise DataError(f"{path}: no array train in it, but {among}; name the training images so")
+    content, arrays = _arrays_of(path)
     rows = {name: _rows_of_own(array, f"{path} ({name})") for name, array in arrays.items()}
     shapes = {name: array.shape[1:] for name, array in arrays.items()}
     if len(set(shapes.values())) > 1:
@@ -58,14 +38,39 @@ def read_own(path):
         held_out = max(1, len(train) // 10)
         train, test = train[:-held_out], train[-held_out:]
     if len(train) < 2:
-        less = ", a tenth, at least one, being held out as test images" if held_out else ""
+        less = ", a tenth, at least one, being held out as test images" * bool(held_out)
         raise DataError(f"{path}: at least 2 training images are necessary, not {len(train)}{less}")
-    n_pixels, shape = train.shape[1], shapes["train"]
+    shape = shapes["train"]
     if len(shape) == 1:
-        side = math.isqrt(n_pixels)
+        (n_pixels,), side = shape, math.isqrt(*shape)
         shape = (side, side) if side**2 == n_pixels else (1, n_pixels)
     sha256 = hashlib.sha256(content).hexdigest()
     return Dataset(train, rows.get("valid"), test, shape, None, sha256, held_out)
+
+
+def _arrays_of(path):
+    """The bytes of a file, and its arrays train and perhaps test and valid as they are."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}; check the path") from error
+    try:  # unpickling would run whatever code the file holds
+        found = np.load(io.BytesIO(content), allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return content, {"train": found}
+        names = found.files
+        if len(names) == 1:
+            return content, {"train": found[names[0]]}
+        arrays = {name: found[name] for name in ("train", "test", "valid") if name in names}
+    except MemoryError:
+        raise
+    except Exception as error:  # NumPy raises many types here, and each means the same
+        what = "damaged, or not numbers as numpy.save and numpy.savez write them"
+        raise DataError(f"{path}: {what}; write it again") from error
+    if "train" not in arrays:
+        among = ", ".join(names) or "nothing"
+        raise DataError(f"{path}: no array train in it, but {among}; name the training images so")
+    return content, arrays
 
 
 def _rows_of_own(array, name):
