@@ -8,7 +8,6 @@
     archive       everything that is finished in the folder, into workflow/archive
     adopt         write what the archived tunings choose to hyperparameters.yaml
     table1        Table 1, one model at a time
-    trusted       log Z of archived models that earlier versions evaluated by plain AIS alone
     hidden_modes  what plain AIS does not see of the final models, as published and tuned
     quality       images that these models generate: sharpness, diversity, distance
 
@@ -36,24 +35,17 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from common import ROOT, engines, key
+from common import ROOT, engines
 
-from sdcpd import (
-    archive,
-    data,
-    experiments,
-    likelihood,
-    modes,
-    quality,
-    runs,
-    timing,
-    tuning,
-)
+from sdcpd import experiments, runs
 from sdcpd.files import whole_file
+from sdcpd.runs import archive
+from sdcpd.study import modes, quality, timing, tuning
 
 CHOSEN = (*experiments.TUNED, "step_matched")
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -376,50 +368,6 @@ def hidden_modes(study):
     _measure(study, "modes", modes.measure, study.config["hidden_modes"])
 
 
-def trusted(study):
-    """The last point of each archived curve gets its trusted columns, from the model kept."""
-    engine = engines.select(study.backend)
-    for name, n, algorithms in study.sizes():
-        of_size = [archive.FOLDER / f"runs/{name}/as_published/{a}-{n}h" for a in algorithms]
-        for folder in (f for f in of_size if (f / "models.npz").exists()):
-            run = runs.load(folder)
-            theta, trial = run.best()
-            if theta is not None and run.settings["ais"]:  # of small models log Z is known
-                _trust(folder, run, theta, trial, engine, study.data)
-    archive.write_sums()
-
-
-def _trust(folder, run, theta, trial, engine, data_folder):
-    dataset = data.load(run.settings["dataset"], data_folder)
-    parts = [a if a is None else engine.xp.asarray(a) for a in dataset[:3]]  # train, valid, test
-    fields = run.settings["seed"], "trusted", run.settings["dataset"], run.settings["algorithm"]
-    evaluate = likelihood.Evaluator(
-        parts[0],
-        parts[2],
-        lambda *where: key(*fields, *where),
-        run.settings["ais"],
-        engine=engine,
-        valid=parts[1],
-        plain_at=(),
-    )
-    curve, last = run.curve, run.curve["update"].max()
-    theta = engine.prepare(theta.map(engine.xp.asarray))
-    (point,) = evaluate(theta, [trial], int(last))
-    row = curve.index[(curve.trial == trial) & (curve["update"] == last)]
-    for column, value in point.items():
-        if column not in curve:
-            curve.insert(curve.columns.get_loc("status"), column, float("nan"))
-        curve.loc[row, column] = value
-    with whole_file(folder / "curve.csv") as file:
-        curve.to_csv(file, index=False, float_format="%.10g")
-    about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    about["trusted"] = {"date": f"{datetime.now(UTC):%Y-%m-%d}"} | runs.provenance(engine)
-    with whole_file(folder / "run.json") as file:
-        json.dump(about, file, indent=2, ensure_ascii=False)
-    values = ", ".join(f"{name} {value:.2f}" for name, value in point.items())
-    print(f"  {folder.relative_to(archive.FOLDER)}: {values}", flush=True)
-
-
 def quality_(study):
     how = study.config["quality"] | {"seed": study.config["seed"]}
     _measure(study, "quality", quality.measure, how)
@@ -467,7 +415,6 @@ def adopt(study):
 COMMANDS = {
     "status": print_status,
     "table1": table1,
-    "trusted": trusted,
     "hidden_modes": hidden_modes,
     "quality": quality_,
     "archive": archive_,
