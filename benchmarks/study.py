@@ -36,7 +36,8 @@ import sys
 import time
 from contextlib import suppress
 from datetime import datetime
-from itertools import takewhile
+from functools import cache
+from itertools import product, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,7 +48,7 @@ from sdcpd.files import whole_file
 from sdcpd.runs import archive
 from sdcpd.study import modes, quality, timing, tuning
 
-CHOSEN = (*experiments.TUNED, "step_matched")
+BY_TUNING = (*experiments.TUNED, "step_matched")  # groups of hyperparameters
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -67,8 +68,44 @@ class Piece(NamedTuple):
 
     @property
     def name(self):
-        trials = f", trial {self.trials[0]}" if self.trials else ""
-        return f"{self.line}{trials}"
+        return f"{self.line}, trial {self.trials[0]}" if self.trials else self.line
+
+    @property
+    def archived(self):
+        """Where the archive has what this belongs to, if it has it."""
+        return archive.FOLDER / Path(*self.goal.parts[-4:])
+
+    @property
+    def n_archived(self):
+        """How many trials the archive has of the run to which this belongs."""
+        stored = archive.settings_of(self.archived)
+        return stored["trials"] if self.has_settings(stored) else 0
+
+    @property
+    def is_done(self):
+        """Whether its run file is there, or the run in the archive has it."""
+        if self.trials and self.trials[-1] < self.n_archived:
+            return True
+        return self.has_settings(archive.settings_of(self.folder))
+
+    def has_settings(self, stored):
+        """Whether stored settings are its own but for the number of trials."""
+        if not stored or not self.is_known:
+            return False
+        return stored | {"trials": 0} == as_stored(self.settings | {"trials": 0})
+
+    def hours(self):
+        """What it took; None where it is in the archive alone."""
+        try:
+            wall = json.loads((self.folder / "wall.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        return (wall["training_seconds"] + wall["evaluation_seconds"]) / 3600
+
+
+def as_stored(settings):
+    """As they are when they have been written and read."""
+    return json.loads(json.dumps(settings))
 
 
 class Study:
@@ -79,32 +116,36 @@ class Study:
         self.written = experiments.read_hyperparameters()
         self.folder, self.backend = Path(options.folder).resolve(), options.backend
         self.data = os.environ.get("SDCPD_DATA_MIRROR") or ROOT / "data"
-        self.experiments, self.nice = options.experiments, options.nice
-        self.chosen = {}  # experiment, hidden units -> finished tunings, groups chosen by them
+        self.experiments, self.cores = options.experiments, options.cores
+        self.nice = options.nice
 
     def sizes(self):
-        """Experiment, number of hidden units and algorithms of everything that is asked for."""
+        """Experiment and number of hidden units of everything that is asked for."""
         for name in self.experiments:
-            experiment = self.config["experiments"][name]
-            for n_hidden in experiment["n_hidden"]:
-                yield name, n_hidden, experiment["algorithms"]
+            for n_hidden in self.config["experiments"][name]["n_hidden"]:
+                yield name, n_hidden
+
+    def algorithms(self, name):
+        return self.config["experiments"][name]["algorithms"]
+
+    def entries(self, name):
+        """What ``study`` of the configuration asks for of an experiment."""
+        return self.config["study"]["experiments"].get(name, [])
 
     def pieces(self):
         """Every ``Piece``, in the order in which they are made: sweeps, and then the runs, trial 0
         of all of them first."""
         found = []
         for name in self.experiments:
-            for number, entry in enumerate(self.config["study"]["experiments"].get(name, [])):
+            for entry in self.entries(name):
                 for n in self.config["experiments"][name]["n_hidden"]:
-                    make = self._sweeps if "sweep" in entry else self._runs
-                    found += [(number, piece) for piece in make(name, n, entry)]
-        order = sorted(found, key=lambda each: (each[1].trials or [-1])[0])
-        return [piece for _, piece in order]
+                    found += (self._sweeps if "sweep" in entry else self._runs)(name, n, entry)
+        return sorted(found, key=lambda piece: piece.trials[0] if piece.trials else -1)
 
     def _sweeps(self, name, n, entry):
         kind = entry["sweep"]
-        algorithms = self.config["experiments"][name]["algorithms"]
-        for algorithm in ["sdcp_d"] if kind.startswith("sensitivity") else algorithms:
+        sensitivity = kind.startswith("sensitivity")
+        for algorithm in ["sdcp_d"] if sensitivity else self.algorithms(name):
             folder = self.folder / f"sweeps/{name}/{kind}/{algorithm}-{n}h"
             try:
                 what = name, kind, algorithm, n
@@ -113,108 +154,84 @@ class Study:
                 settings = {"hyperparameters": []}
             yield Piece(f"{name} {n}h {kind} {algorithm}", settings, None, folder, folder, folder)
 
-    def _runs(self, name, n, entry):
-        base, name = name, entry.get("experiment", name)
+    def _runs(self, tuned_as, n, entry):
+        name = entry.get("experiment", tuned_as)
         experiment = self.config["experiments"][name]
-        trials = entry.get("trials", experiment["trials"])
-        epochs = entry.get("epochs", experiment["epochs"])
+        trials, epochs = (entry.get(what, experiment[what]) for what in ("trials", "epochs"))
         # Small models, and all on a GPU, are faster side by side.
         together = not experiment["ais"] or self.backend.startswith("cupy")
         parts = [range(trials)] if together else [range(t, t + 1) for t in range(trials)]
-        groups = self.groups(base, n)
-        for group in entry["groups"]:
-            short = f"_{epochs:g}" if epochs != experiment["epochs"] else ""
-            for algorithm in self._algorithms_of(groups, group, base, name, n, entry):
-                goal = self.folder / f"runs/{name}/{group}{short}/{algorithm}-{n}h"
-                what = algorithm, n
-                try:
-                    settings = experiments.run_settings(self.config, groups, name, group, *what)
-                except experiments.ConfigError:  # a line of the status
-                    known = self.config, self.written, name, "as_published"
-                    settings = experiments.run_settings(*known, *what) | {"hyperparameters": {}}
-                settings |= {"trials": trials, "epochs": epochs}
-                values = ",".join(f"{k}={v}" for k, v in settings["hyperparameters"].items())
-                for part in parts:  # groups that have the same values share their trials
-                    place = f"parts/{name}/{algorithm}-{n}h/{values or group}/{part[0]}-{part[-1]}"
-                    work = self.folder / place
-                    line = f"{name} {n}h {group}{short} {algorithm}"
-                    yield Piece(line, settings, part, work, work / f"{epochs:g}", goal)
+        short = f"_{epochs:g}" if epochs != experiment["epochs"] else ""
+        groups = self.groups(tuned_as, n)
+        algorithms = entry.get("algorithms", self.algorithms(name))
+        for group, algorithm in product(entry["groups"], algorithms):
+            try:
+                settings = experiments.run_settings(self.config, groups, name, group, algorithm, n)
+            except experiments.ConfigError:
+                if not self._will_be_tuned(tuned_as, group, algorithm):
+                    continue
+                known = self.config, self.written, name, "as_published"
+                settings = experiments.run_settings(*known, algorithm, n) | {"hyperparameters": {}}
+            settings |= {"trials": trials, "epochs": epochs}
+            values = ",".join(f"{k}={v}" for k, v in settings["hyperparameters"].items())
+            line = f"{name} {n}h {group}{short} {algorithm}"
+            goal = self.folder / f"runs/{name}/{group}{short}/{algorithm}-{n}h"
+            for part in parts:  # groups that have the same values share their trials
+                place = f"parts/{name}/{algorithm}-{n}h/{values or group}/{part[0]}-{part[-1]}"
+                work = self.folder / place
+                yield Piece(line, settings, part, work, work / f"{epochs:g}", goal)
 
-    def _algorithms_of(self, groups, group, base, name, n, entry):
-        """Those that a group has, or will have once they are tuned."""
-        every = entry.get("algorithms", self.config["experiments"][name]["algorithms"])
-        if group in CHOSEN and self._is_tuned_here(base):
-            return [a for a in every if group != "step_matched" or a in ("cg", "sdcp")]
-        return [a for a in every if a in experiments.algorithms_of(groups, group, name, n)]
+    def _will_be_tuned(self, name, group, algorithm):
+        matched = group == "step_matched"
+        return self._is_tuned_here(name) and (
+            group in experiments.TUNED or matched and algorithm in ("cg", "sdcp")
+        )
 
     def _is_tuned_here(self, name):
-        return {"sweep": "tuning"} in self.config["study"]["experiments"].get(name, [])
+        return {"sweep": "tuning"} in self.entries(name)
 
     def groups(self, name, n):
         """The groups of hyperparameters; what is to be tuned in this study only from its sweeps."""
         if not self._is_tuned_here(name):
             return self.written
-        place = self.folder / f"sweeps/{name}/tuning"
-        folders = [f.parent for f in sorted(place.glob(f"*-{n}h/run.json"))]
-        known, chosen = self.chosen.get((name, n), (None, {}))
-        if known != folders:
-            sweeps = [runs.load_sweep(folder) for folder in folders]
-            d = self.config["experiments"][name]["n_inner_iterations"]
-            chosen = tuning.choose(tuning.table(sweeps), d) if sweeps else {}
-            self.chosen[name, n] = folders, chosen
+        found = sorted((self.folder / f"sweeps/{name}/tuning").glob(f"*-{n}h/run.json"))
+        d = self.config["experiments"][name]["n_inner_iterations"]
+        tuned = chosen_by(tuple(path.parent for path in found), d)
         groups = {group: dict(values) for group, values in self.written.items()}
-        for group in CHOSEN:
-            groups.setdefault(group, {})[f"{name}_{n}h"] = chosen.get(group, {})
+        for group in BY_TUNING:
+            groups.setdefault(group, {})[f"{name}_{n}h"] = tuned.get(group, {})
         return groups
 
     def log(self, piece):
         return self.folder / f"logs/{piece.name.replace(', ', '-').replace(' ', '-')}.log"
 
-
-def is_done(piece):
-    """Whether its run file is there, or the run in the archive has it."""
-    if piece.trials and piece.trials[-1] < n_archived(piece):
-        return True
-    return has_settings(piece, archive.settings_of(piece.folder))
-
-
-def has_settings(piece, stored):
-    """Whether stored settings are those of a piece but for the number of trials."""
-    known = json.loads(json.dumps(piece.settings))
-    return bool(stored and piece.is_known) and stored | {"trials": 0} == known | {"trials": 0}
-
-
-def archived(piece):
-    """Where the archive has what a piece belongs to, if it has it."""
-    return archive.FOLDER / Path(*piece.goal.parts[-4:])
-
-
-def n_archived(piece):
-    """How many trials the archive has of the run to which a piece belongs."""
-    stored = archive.settings_of(archived(piece))
-    return stored["trials"] if has_settings(piece, stored) else 0
-
-
-def is_at_work(study, piece):
-    """Whether a process holds the lock of its log, which it does as long as it lives."""
-    try:
-        with open(study.log(piece), "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    def is_at_work(self, piece):
+        """Whether a process holds the lock of its log, which it does as long as it lives."""
+        try:
+            with open(self.log(piece), "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
         return False
-    except OSError:
-        return True
-    return False
+
+
+@cache
+def chosen_by(folders, n_inner_iterations):
+    """What these tuning sweeps choose: group -> algorithm -> values."""
+    sweeps = [runs.load_sweep(folder) for folder in folders]
+    return tuning.choose(tuning.table(sweeps), n_inner_iterations) if sweeps else {}
 
 
 def make(study, piece):
     """Make a piece, in this process."""
+    where = piece.folder, study.backend, study.data
     if piece.trials is None:
-        tuning.execute(piece.settings, piece.folder, study.backend, study.data)
-        return
-    how = {"trials": piece.trials, "keep": study.config["study"]["models_at"]}
-    how |= {"checkpoints_in": piece.work}
-    runs.execute(piece.settings, piece.folder, study.backend, study.data, **how)
+        tuning.execute(piece.settings, *where)
+    else:
+        how = {"trials": piece.trials, "keep": study.config["study"]["models_at"]}
+        runs.execute(piece.settings, *where, **how, checkpoints_in=piece.work)
 
 
 def collect(pieces):
@@ -225,19 +242,15 @@ def collect(pieces):
     for goal, parts in by(pieces, "goal").items():
         first = parts[0]
         if first.trials is None:
-            place = archived(first)
-            if not is_done(first) and has_settings(first, archive.settings_of(place)):
-                shutil.copytree(place, goal, dirs_exist_ok=True)
+            if not first.is_done and first.has_settings(archive.settings_of(first.archived)):
+                shutil.copytree(first.archived, goal, dirs_exist_ok=True)
             continue
-        n = next((i for i, part in enumerate(parts) if not is_done(part)), len(parts))
-        trials = sum(len(part.trials) for part in parts[:n])
-        if trials:
-            stored = archive.settings_of(goal)
-            if stored != json.loads(json.dumps(first.settings | {"trials": trials})):
-                of_archive = n_archived(first)
-                folders = [archived(first)] if of_archive else []
-                folders += [p.folder for p in parts[:n] if p.trials[-1] >= of_archive]
-                runs.merge(folders, goal, trials)
+        done = [*takewhile(lambda part: part.is_done, parts)]
+        trials = sum(len(part.trials) for part in done)
+        if trials and archive.settings_of(goal) != as_stored(first.settings | {"trials": trials}):
+            archived = first.n_archived
+            folders = [part.folder for part in done if part.trials[-1] >= archived]
+            runs.merge([first.archived] * bool(archived) + folders, goal, trials)
 
 
 def by(pieces, name):
@@ -251,7 +264,7 @@ def by(pieces, name):
 # ---------------------------------------------------------------------------------- run
 
 
-def run(study, cores):
+def run(study):
     """Make everything that is not done; a piece that fails is said, and the others go on."""
     os.environ |= dict.fromkeys(ONE_THREAD, "1")
     (study.folder / "logs").mkdir(parents=True, exist_ok=True)
@@ -264,7 +277,7 @@ def run(study, cores):
                 collect(pieces)
                 for piece in pieces:
                     idle = piece.work not in at_work and piece.name not in failed
-                    if len(at_work) < cores and idle and piece.is_known and not is_done(piece):
+                    if len(at_work) < study.cores and idle and piece.is_known and not piece.is_done:
                         at_work[piece.work] = piece, start(study, piece)
                         say(f"{piece.name}: started")
                 if not at_work:
@@ -274,8 +287,8 @@ def run(study, cores):
                 for piece, process in [*at_work.values()]:
                     if (status := process.poll()) is not None:
                         del at_work[piece.work]
-                        failed |= {piece.name} if status or not is_done(piece) else set()
-                        lost = piece.name in failed
+                        lost = status or not piece.is_done
+                        failed |= {piece.name} if lost else set()
                         say(f"{piece.name}: {'FAILED, see logs/' if lost else 'done'}")
         finally:
             for _, process in at_work.values():
@@ -299,8 +312,8 @@ def start(study, piece):
     command += ["--experiments", *study.experiments]
     with open(study.log(piece), "ab") as log:
         fcntl.flock(log, fcntl.LOCK_EX)
-        own = {"SDCPD_PROGRESS_LOG": str(study.log(piece))}
-        how = {"stdout": log, "stderr": log, "env": os.environ | own}
+        says_to = {"SDCPD_PROGRESS_LOG": str(study.log(piece))}
+        how = {"stdout": log, "stderr": log, "env": os.environ | says_to}
         return subprocess.Popen([*map(str, command)], preexec_fn=low, **how)
 
 
@@ -316,30 +329,21 @@ def print_status(study):
     pieces = study.pieces()
     lines, total = by(pieces, "line"), 0.0
     width = max(map(len, lines), default=0)
-    waits = not all(is_done(piece) for piece in pieces if "tuning" in piece.folder.parts)
+    waits = not all(piece.is_done for piece in pieces if "tuning" in piece.folder.parts)
     for line, parts in lines.items():
-        done = [part for part in parts if is_done(part)]
+        done = [part for part in parts if part.is_done]
         others = [part for part in parts if part not in done]
-        at_work = [part for part in others if is_at_work(study, part)]
+        at_work = [part for part in others if study.is_at_work(part)]
         states = [f"{len(done)} of {len(parts)} done"]
         states += [f"running ({last_line(study.log(part))})" for part in at_work]
         states += [f"{len(others) - len(at_work)} left"] if others else []
         if others and not others[0].is_known:
             states.append("waits for the tuning" if waits else "the tuning chose none")
-        taken = [hours for part in done if (hours := hours_of(part)) is not None]
+        taken = [hours for part in done if (hours := part.hours()) is not None]
         total += sum(taken)
         states += [f"{sum(taken) / len(taken):.2f} h each"] if taken else []
         print(f"{line:{width}}  {', '.join(states)}")
     print(f"{'finished here':{width}}  {total:.1f} hours of one core")
-
-
-def hours_of(piece):
-    """What a finished piece took; None where it is in the archive alone."""
-    try:
-        wall = json.loads((piece.folder / "wall.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    return (wall["training_seconds"] + wall["evaluation_seconds"]) / 3600
 
 
 def last_line(path):
@@ -365,31 +369,32 @@ def table1(study):
 
 
 def hidden_modes(study):
-    _measure(study, "modes", modes.measure, study.config["hidden_modes"])
+    measure(study, "modes", modes.measure, study.config["hidden_modes"])
 
 
 def quality_(study):
     how = study.config["quality"] | {"seed": study.config["seed"]}
-    _measure(study, "quality", quality.measure, how)
+    measure(study, "quality", quality.measure, how)
 
 
-def _measure(study, kind, measure, how):
+def measure(study, kind, function, how):
     """What is measured of the final models of large datasets."""
     for group in ("as_published", *experiments.TUNED):
-        for name, n, algorithms in study.sizes():
-            folders = [study.folder / f"runs/{name}/{group}/{a}-{n}h" for a in algorithms]
+        for name, n in study.sizes():
+            folders = [
+                study.folder / f"runs/{name}/{group}/{a}-{n}h" for a in study.algorithms(name)
+            ]
             found = [runs.load(f) for f in folders if (f / "run.json").exists()]
             if found and found[0].settings["ais"]:  # of small models log Z is known
                 goal = study.folder / f"{kind}/{name}-{group}-{n}h"
                 where = {"backend_name": study.backend, "data_folder": study.data}
-                print(goal.name, measure(found, goal, **how, **where).to_string(), sep="\n")
+                print(goal.name, function(found, goal, **how, **where).to_string(), sep="\n")
 
 
 def archive_(study):
     """Only what is finished: a folder with run.json, or a whole record."""
-    places = [path.parent for path in study.folder.glob("*/*/*/*/run.json")]
-    places += [p.parent for p in study.folder.glob("*/*/about.json")]
-    places += [p.parent for p in study.folder.glob("timing/table1.json")]
+    finished = "*/*/*/*/run.json", "*/*/about.json", "timing/table1.json"
+    places = {path.parent for pattern in finished for path in study.folder.glob(pattern)}
     others = sum(study.config["ablations"].values(), [])
     for place in sorted(places):
         target = place.relative_to(study.folder)
@@ -402,17 +407,16 @@ def archive_(study):
 
 
 def adopt(study):
-    tunings = {}
-    for place in sorted(archive.FOLDER.glob("sweeps/*/tuning")):
-        sizes = dict.fromkeys(f.name.rsplit("-", 1)[1] for f in sorted(place.iterdir()))
-        for size in sorted(sizes, key=lambda name: int(name[:-1])):
-            of_size = [runs.load_sweep(f) for f in sorted(place.glob(f"*-{size}"))]
-            tunings[f"{place.parent.name}_{size}"] = of_size
+    tunings, places = {}, archive.FOLDER.glob("sweeps/*/tuning/*-*h")
+    found = [(f.parts[-3], int(f.name.rpartition("-")[2][:-1]), f) for f in places]
+    for name, n_hidden, folder in sorted(found):
+        tunings.setdefault(f"{name}_{n_hidden}h", []).append(runs.load_sweep(folder))
     tuning.adopt(tunings)
     print(f"chosen: {', '.join(tunings)}")
 
 
 COMMANDS = {
+    "run": run,
     "status": print_status,
     "table1": table1,
     "hidden_modes": hidden_modes,
@@ -426,7 +430,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", choices=["run", *COMMANDS, "piece"])
+    parser.add_argument("command", choices=[*COMMANDS, "piece"])
     parser.add_argument("name", nargs="?", help="of a piece, which `run` gives to a process")
     parser.add_argument("--folder", default=ROOT / "results/paper", help="of the finished runs")
     parser.add_argument("--experiments", nargs="+", default=["caltech"], help="default: caltech")
@@ -437,9 +441,7 @@ def main():
     options = parser.parse_args()
     study = Study(options)
     try:
-        if options.command == "run":
-            run(study, options.cores)
-        elif options.command == "piece":
+        if options.command == "piece":
             make(study, next(piece for piece in study.pieces() if piece.name == options.name))
         else:
             COMMANDS[options.command](study)
