@@ -249,13 +249,14 @@ def bench(options):
 
     chosen, K = engines.select(options.backend), options.n_gibbs_steps
     d = next(n for n in (6, 5, 4, 3, 2, 1) if K % n == 0)  # the paper's 6 where K = 24
-    model = options.visible, options.n_hidden, options.batch_size, K, d, K // d
+    sizes = options.visible, options.n_hidden, options.batch_size
+    update = timing.Update(*sizes, K, d, K // d)
     mean = np.full(options.visible, timing.ON)
     theta = chosen.prepare(initialize(mean, options.n_hidden, [key("bench")], chosen.xp))
 
     def of_update(n, name):
-        how = {"n_updates": n, "trials": 1, "engine": chosen, "algorithms": [name]}
-        return timing.seconds_per_update(*model, **how)[name][0]
+        how = {"engine": chosen, "algorithms": [name]}
+        return timing.seconds_per_update(update, n, **how)[name][0]
 
     def of_temperature(n, _):
         started = time.perf_counter()
