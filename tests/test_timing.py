@@ -127,7 +127,7 @@ def test_images_and_model_that_are_given(monkeypatch):
 
 
 def test_images_and_model_are_as_real_as_they_can_be(monkeypatch):
-    small, said = timing._realistic(UPDATE._replace(n_visible=9))
+    small, said = timing._realistic(SIZES | {"n_visible": 9})
     assert small.images.shape == (16, 9) and said == "all patterns, an initial model"
 
     def missing(name, *where):
@@ -135,7 +135,7 @@ def test_images_and_model_are_as_real_as_they_can_be(monkeypatch):
 
     monkeypatch.setattr(timing, "load", missing)
     archived = (ROOT / "workflow/archive/runs/mnist/as_published/sdcp_d-500h/models.npz").exists()
-    given, said = timing._realistic(UPDATE._replace(n_visible=784, n_hidden=500))
+    given, said = timing._realistic(SIZES | {"n_visible": 784, "n_hidden": 500})
     assert given.images is None and said.startswith("synthetic rows, 13% on")
     assert (given.theta is not None) == archived == ("a trained model" in said)
 

@@ -55,10 +55,9 @@ def measure(
     engine = engines.select(backend_name)
     how = {"seed": seed, "n_chains": n_chains, "n_steps": n_steps}
     kept = Measurements(folder, COLUMNS, finished, engine, **how)
-    best = [(run, *run.best()) for run in finished]
     todo = [
         (run, theta, trial, number)
-        for run, theta, trial in best
+        for run, theta, trial in ((run, *run.best()) for run in finished)
         if theta is not None
         for number in range(seeds)
         if not kept.has(algorithm=run.settings["algorithm"], number=number)
@@ -77,29 +76,28 @@ def measure(
         theta = engine.prepare(theta.map(xp.asarray))
         evaluate = Evaluator(train, test, lambda *_, key=key: key, ais, progress.note, engine)
         (point,) = evaluate(theta, [trial], 0)
-        counts, bound, shown = _search(theta, train, key, n_chains, n_steps, engine)
-        point |= counts | {"bound": max(point["bound"], bound)}
-        point["distance"] = float(nearest(np.round(shown[:1]))[1][0])
+        found, bound, shown = _search(theta, train, key, n_chains, n_steps, engine, nearest)
+        point |= found | {"bound": max(point["bound"], bound), "epochs": run.settings["epochs"]}
         if number == 0:
             images[algorithm] = shown
             with whole_file(kept.folder / IMAGES, "wb") as file:
                 np.savez_compressed(file, **{n: np.float16(v) for n, v in images.items()})
-        what = {"algorithm": algorithm, "trial": trial, "epochs": run.settings["epochs"]}
-        kept.add(what | {"number": number} | point)
+        kept.add({"algorithm": algorithm, "trial": trial, "number": number} | point)
         progress.update(done + 1)
     progress.close()
     return kept.table()
 
 
-def _search(theta, train, key, n_chains, n_steps, engine):
-    """How many chains end in the mode of the largest weight; the bound on log Z by all modes; the
-    mean of that mode and the last states of some chains that began in noise."""
+def _search(theta, train, key, n_chains, n_steps, engine, nearest):
+    """How many chains end in the mode of the largest weight, and its distance; the bound on log Z
+    by all modes; the mean of that mode and the last states of some chains that began in noise."""
     states, modes, bounds = find_modes(theta, train, key, n_chains, n_steps, engine)
     led_to, _ = mean_field(theta, engine.xp.asarray(states)[None], TO_TELL)
     there = np.abs(np.round(to_host(led_to[0])) - np.round(modes[0])).mean(1) < DISTINCT
     half = n_chains // 2
-    counts = {"chains": half, "from_images": there[:half].sum(), "from_noise": there[half:].sum()}
-    return counts, float(bounds.max()), [modes[0], *states[half : half + KEPT]]
+    found = {"chains": half, "from_images": there[:half].sum(), "from_noise": there[half:].sum()}
+    found["distance"] = float(nearest(np.round(modes[:1]))[1][0])
+    return found, float(bounds.max()), [modes[0], *states[half : half + KEPT]]
 
 
 def _images(kept):

@@ -4,6 +4,7 @@ import datetime
 import json
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -160,13 +161,7 @@ def seconds_per_update(
 
 
 def table1(
-    trials,
-    bars_and_stripes,
-    large,
-    whole,
-    engine=PLAIN,
-    report=lambda title, done: None,
-    kept_in=None,
+    trials, bars_and_stripes, large, whole, engine=PLAIN, report=lambda *_: None, kept_in=None
 ):
     """All that Table 1 shows, as a record to be stored.
 
@@ -191,36 +186,22 @@ def table1(
     """
     settings = {"bars_and_stripes": bars_and_stripes, "large": large, "trials": trials}
     given = {"Bars & Stripes": bars_and_stripes, "Large datasets": large}
-    updates, started = {}, {}
-    for title, model in given.items():
-        sizes = {name: value for name, value in model.items() if name in Update._fields}
-        updates[title], started[title] = _realistic(Update(**sizes))
-    about = {"settings": settings, "provenance": provenance(engine), "started": started}
-    measured = _kept(kept_in, about)
-
-    def measure(title, number, n_updates, algorithms=tuple(ALGORITHMS), what=""):
-        """algorithm -> seconds of ``total_updates`` in one trial."""
-        what = what or f"{title}, {number}"
-        if what not in measured:
-            how = {"engine": engine, "algorithms": algorithms}
-            found = seconds_per_update(updates[title], n_updates, [number], **how)
-            total = given[title]["total_updates"]
-            measured[what] = {name: float(values[0] * total) for name, values in found.items()}
-            if kept_in:
-                with whole_file(Path(kept_in)) as file:
-                    json.dump({"about": about, "measured": measured}, file)
-        return measured[what]
-
+    realistic = {title: _realistic(model) for title, model in given.items()}
+    updates = {title: update for title, (update, _) in realistic.items()}
+    about = {"settings": settings, "provenance": provenance(engine)}
+    about["started"] = {title: said for title, (_, said) in realistic.items()}
+    kept = _Kept(kept_in, about)
     seconds = {title: {name: [] for name in ALGORITHMS} for title in given}
-    for title, of_trials in seconds.items():
-        for number in range(trials):
-            for name, value in measure(title, number, given[title]["n_updates"]).items():
-                of_trials[name].append(value)
-            report(title, (number + 1) * len(ALGORITHMS))
-    to_the_end = {}
+    for title, model in given.items():
+        for n in range(trials):
+            how = engine, updates[title], model, n
+            for name, value in kept.once(f"{title}, {n}", _seconds_of_trial, *how).items():
+                seconds[title][name].append(value)
+            report(title, (n + 1) * len(ALGORITHMS))
+    in_full, to_the_end = large | {"n_updates": large["total_updates"]}, {}
     for name in whole:
-        what, n_updates = f"{name} to the end, 0", large["total_updates"]
-        to_the_end |= measure("Large datasets", 0, n_updates, [name], what)
+        how = engine, updates["Large datasets"], in_full, 0, [name]
+        to_the_end |= kept.once(f"{name} to the end, 0", _seconds_of_trial, *how)
     return {
         "seconds": seconds,
         "operations": {title: operations(update) for title, update in updates.items()},
@@ -231,11 +212,12 @@ def table1(
     } | about
 
 
-def _realistic(update):
-    """The update with images and a model as real as there are, and what these are.
+def _realistic(model):
+    """Its ``Update`` with images and a model as real as there are, and what these are.
 
     All patterns of Bars & Stripes; MNIST, if its files are here, and an archived model of it.
     """
+    update = Update(**{name: v for name, v in model.items() if name in Update._fields})
     known = {9: ("bars_and_stripes", "all patterns"), 784: ("mnist", "images of MNIST")}
     name, said = known.get(update.n_visible, ("", ""))
     try:
@@ -251,10 +233,28 @@ def _realistic(update):
     return update._replace(theta=theta), f"{said}, a trained model"
 
 
-def _kept(path, about):
-    """What an interrupted call with the same ``about`` has measured."""
-    try:
-        stored = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
-    except (FileNotFoundError, ValueError):
-        return {}
-    return stored["measured"] if stored.get("about") == json.loads(json.dumps(about)) else {}
+def _seconds_of_trial(engine, update, model, trial, algorithms=tuple(ALGORITHMS)):
+    """algorithm -> seconds of ``total_updates``, as timed in ``n_updates``."""
+    how = {"engine": engine, "algorithms": algorithms}
+    found = seconds_per_update(update, model["n_updates"], [trial], **how)
+    return {name: float(values[0] * model["total_updates"]) for name, values in found.items()}
+
+
+class _Kept:
+    """What was measured, in a file from which an interrupted call with the same ``about`` goes on;
+    without a path, nowhere."""
+
+    def __init__(self, path, about):
+        self.path, self.about, self.measured = path, about, {}
+        with suppress(FileNotFoundError, ValueError):
+            stored = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+            if stored.get("about") == json.loads(json.dumps(about)):
+                self.measured = stored["measured"]
+
+    def once(self, what, function, *arguments):
+        if what not in self.measured:
+            self.measured[what] = function(*arguments)
+            if self.path:
+                with whole_file(Path(self.path)) as file:
+                    json.dump({"about": self.about, "measured": self.measured}, file)
+        return self.measured[what]
