@@ -10,12 +10,10 @@ import csv
 
 from common import BATCH, D, K, LABELS, M, N, ROOT, UPDATES, Record, arguments, engines, np
 
-from sdcpd.study.timing import seconds_per_update
+from sdcpd.study.timing import Update, seconds_per_update
 
-LARGE = {"n_visible": M, "n_hidden": N, "batch_size": BATCH, "n_gibbs_steps": K,
-         "n_inner_iterations": D, "n_gibbs_steps_inner": K // D}  # fmt: skip
-SMALL = {"n_visible": 9, "n_hidden": 4, "batch_size": 16, "n_gibbs_steps": 4,
-         "n_inner_iterations": 2, "n_gibbs_steps_inner": 2}  # fmt: skip
+LARGE = Update(M, N, BATCH, n_gibbs_steps=K, n_inner_iterations=D, n_gibbs_steps_inner=K // D)
+SMALL = Update(9, 4, 16, n_gibbs_steps=4, n_inner_iterations=2, n_gibbs_steps_inner=2)
 
 
 def main():
@@ -32,9 +30,9 @@ def main():
     record = Record(
         "table1", title, columns, engine, options, updates={k: v[2] for k, v in sizes.items()}
     )
-    for data, (model, total, n_updates) in sizes.items():
+    for data, (update, total, n_updates) in sizes.items():
         trials = 2 if options.quick else 5
-        found = seconds_per_update(**model, n_updates=n_updates, trials=trials, engine=engine)
+        found = seconds_per_update(update, n_updates, range(trials), engine)
         scale = total * np.array(list(found.values()))
         base = np.mean(found["sdcp"]) * total
         for (name, each), values in zip(found.items(), scale, strict=True):

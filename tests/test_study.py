@@ -89,7 +89,8 @@ def planned(tmp_path, monkeypatch):
     monkeypatch.setattr(module.tuning.compare, "doubts", lambda run: "")  # AIS of 5 particles
 
     def make(*entries):
-        options = {"scale": "smoke", "folder": tmp_path, "backend": "numpy", "nice": 0}
+        options = {"scale": "smoke", "folder": tmp_path, "backend": "numpy"}
+        options |= {"nice": 0, "cores": 1}
         made = module.Study(SimpleNamespace(experiments=["bars_and_stripes"], **options))
         made.config["experiments"]["bars_and_stripes"] |= SMALL
         changes = {"trials": 1, "epochs": 4, "rounds": [[2, 1]], "evaluate": SMALL["evaluate"]}
@@ -107,7 +108,7 @@ def planned(tmp_path, monkeypatch):
 def make_all(module, study):
     """Every piece, as `run` makes them, in this process; their names."""
     names = []
-    while todo := [p for p in study.pieces() if p.is_known and not module.is_done(p)]:
+    while todo := [p for p in study.pieces() if p.is_known and not p.is_done]:
         names.append(todo[0].name)
         module.make(study, todo[0])
         module.collect(study.pieces())

@@ -10,20 +10,15 @@ from sdcpd.algorithms import ALGORITHMS
 from sdcpd.engines import select
 from sdcpd.rbm import Parameters
 from sdcpd.study import timing
+from sdcpd.study.timing import Update
 
-MODEL = {
-    "n_visible": 6,
-    "n_hidden": 3,
-    "batch_size": 5,
-    "n_gibbs_steps": 4,
-    "n_inner_iterations": 3,
-    "n_gibbs_steps_inner": 2,
-}
+SIZES = {"n_visible": 6, "n_hidden": 3, "batch_size": 5, "n_gibbs_steps": 4}
+SIZES |= {"n_inner_iterations": 3, "n_gibbs_steps_inner": 2}
+OF_LARGE = SIZES | {"n_gibbs_steps": 24, "n_inner_iterations": 6, "n_gibbs_steps_inner": 4}
+UPDATE, LARGE = Update(**SIZES), Update(**OF_LARGE)
 
 
 # ------------------------------------------------------------------------- operations
-
-LARGE = MODEL | {"n_gibbs_steps": 24, "n_inner_iterations": 6, "n_gibbs_steps_inner": 4}
 
 
 @pytest.mark.parametrize(
@@ -32,7 +27,7 @@ LARGE = MODEL | {"n_gibbs_steps": 24, "n_inner_iterations": 6, "n_gibbs_steps_in
 def test_operations_are_those_of_the_pseudo_code(name, products):
     """Claims 2 and 3: K = dK′ costs 61 products instead of 51 (PCD: its chains begin with no
     p(h | v)), the same random numbers, and the Hessian no product."""
-    found = timing.operations(**LARGE, algorithms=[name])[name]
+    found = timing.operations(LARGE, algorithms=[name])[name]
     assert found["products"] == products
     assert found["random numbers"] == 24 * 5 * (6 + 3)
     assert found["all arithmetic"] > 2 * products * 5 * 6 * 3
@@ -42,7 +37,7 @@ def test_elementwise_operations_by_hand():
     """What d more steps of S-DCP-D cost than those of S-DCP: G(1 − G), its average (3), + ε, the
     quotient: seven for each parameter, and weights that are made of λ_H."""
     d, n_parameters = 6, 3 * 6 + 6 + 3
-    found = timing.operations(**LARGE, algorithms=["sdcp", "sdcp_d"])
+    found = timing.operations(LARGE, algorithms=["sdcp", "sdcp_d"])
     more = found["sdcp_d"]["all arithmetic"] - found["sdcp"]["all arithmetic"]
     assert more == pytest.approx(7 * d * n_parameters, abs=3 * d * 3)
 
@@ -53,8 +48,7 @@ def test_elementwise_operations_by_hand():
 @pytest.mark.parametrize("engine", ["numpy", "numba"])
 def test_every_algorithm_is_timed(engine):
     done = []
-    how = {"n_updates": 3, "trials": 2, "engine": select(engine), "report": done.append}
-    seconds = timing.seconds_per_update(**MODEL, **how)
+    seconds = timing.seconds_per_update(UPDATE, 3, range(2), select(engine), done.append)
     assert list(seconds) == list(ALGORITHMS)
     for values in seconds.values():
         assert values.shape == (2,) and (values > 0).all() and (values < 1).all()
@@ -80,7 +74,7 @@ def test_updates_of_each_algorithm(n_updates, warm_up, monkeypatch):
         timing, "ALGORITHMS", {n: each._replace(step=step(n)) for n, each in ALGORITHMS.items()}
     )
     monkeypatch.setattr(timing, "time", types.SimpleNamespace(perf_counter=lambda: clock[0]))
-    seconds = timing.seconds_per_update(**MODEL, n_updates=n_updates, trials=2)
+    seconds = timing.seconds_per_update(UPDATE, n_updates, range(2))
     assert {name: values.tolist() for name, values in seconds.items()} == {
         name: [each, each] for name, each in cost.items()
     }
@@ -107,8 +101,8 @@ def test_rows_and_memory_are_those_of_a_training(monkeypatch):
         return theta.map(lambda x: x + 1), (memory or 0) + 1
 
     monkeypatch.setattr(timing, "ALGORITHMS", {"cd": ALGORITHMS["cd"]._replace(step=step)})
-    large = MODEL | {"n_visible": 784, "batch_size": 200}
-    timing.seconds_per_update(**large, n_updates=3, trials=1, algorithms=["cd"])
+    large = UPDATE._replace(n_visible=784, batch_size=200)
+    timing.seconds_per_update(large, 3, algorithms=["cd"])
     start = np.log(0.13 / 0.87)
     np.testing.assert_allclose(given, [(start + n, n) for n in range(4)], rtol=1e-5)
     assert images[0].mean() == pytest.approx(0.13, abs=0.005)
@@ -125,41 +119,39 @@ def test_images_and_model_that_are_given(monkeypatch):
     monkeypatch.setattr(timing, "ALGORITHMS", {"cd": ALGORITHMS["cd"]._replace(step=step)})
     images = np.arange(42).reshape(7, 6)
     theta = Parameters(np.ones((1, 3, 6), np.float32), np.zeros((1, 6)), np.zeros((1, 3)))
-    how = {"images": images, "theta": theta, "algorithms": ["cd"]}
-    timing.seconds_per_update(**MODEL, n_updates=1, trials=2, **how)
+    given = UPDATE._replace(images=images, theta=theta)
+    timing.seconds_per_update(given, 1, range(2), algorithms=["cd"])
     rows = [v[:, 0] // 6 for _, v in seen]
     np.testing.assert_array_equal(rows[::2], [[0, 1, 2, 3, 4], [5, 6, 0, 1, 2]])
     assert all((W == 1).all() for W, _ in seen)
 
 
 def test_images_and_model_are_as_real_as_they_can_be(monkeypatch):
-    small, said = timing._realistic({"n_visible": 9, "n_hidden": 4})
-    assert small["images"].shape == (16, 9) and said == "all patterns, an initial model"
+    small, said = timing._realistic(SIZES | {"n_visible": 9})
+    assert small.images.shape == (16, 9) and said == "all patterns, an initial model"
 
     def missing(name, *where):
         raise data.DataError("not here")
 
     monkeypatch.setattr(timing, "load", missing)
     archived = (ROOT / "workflow/archive/runs/mnist/as_published/sdcp_d-500h/models.npz").exists()
-    given, said = timing._realistic({"n_visible": 784, "n_hidden": 500})
-    assert "images" not in given and said.startswith("synthetic rows, 13% on")
-    assert ("theta" in given) == archived == ("a trained model" in said)
+    given, said = timing._realistic(SIZES | {"n_visible": 784, "n_hidden": 500})
+    assert given.images is None and said.startswith("synthetic rows, 13% on")
+    assert (given.theta is not None) == archived == ("a trained model" in said)
 
 
 def test_table1_is_scaled_and_checked_by_one_trial_to_the_end(monkeypatch):
     """Two seconds an update: what is scaled and what is timed to the end agree."""
     calls = []
 
-    def measure(
-        n_updates, trials, first, engine, algorithms=tuple(ALGORITHMS), theta=None, **model
-    ):
-        assert trials == 1 and "total_updates" not in model
-        calls.append((model["n_visible"], n_updates, first, list(algorithms)))
-        return {name: np.full(1, 2.0 + first) for name in algorithms}
+    def measure(update, n_updates, trials, engine, algorithms):
+        (trial,) = trials
+        calls.append((update.n_visible, n_updates, trial, list(algorithms)))
+        return {name: np.full(1, 2.0 + trial) for name in algorithms}
 
     monkeypatch.setattr(timing, "seconds_per_update", measure)
-    small = MODEL | {"n_updates": 10, "total_updates": 10}
-    large = LARGE | {"n_visible": 7, "n_updates": 3, "total_updates": 100}
+    small = SIZES | {"n_updates": 10, "total_updates": 10}
+    large = OF_LARGE | {"n_visible": 7, "n_updates": 3, "total_updates": 100}
     done = []
     how = {"report": lambda *what: done.append(what)}
     record = timing.table1(2, small, large, ["sdcp_d"], **how)
@@ -182,14 +174,14 @@ def test_interrupted_table1_goes_on(monkeypatch, tmp_path):
     """What was measured is kept, unless it was measured otherwise."""
     calls = []
 
-    def measure(n_updates, trials, first, engine, algorithms=tuple(ALGORITHMS), **model):
-        calls.append((n_updates, first))
+    def measure(update, n_updates, trials, engine, algorithms):
+        calls.append((n_updates, *trials))
         if len(calls) == 4:
             raise KeyboardInterrupt
         return {name: np.full(1, float(len(calls))) for name in algorithms}
 
     monkeypatch.setattr(timing, "seconds_per_update", measure)
-    model = MODEL | {"n_updates": 3, "total_updates": 100}
+    model = SIZES | {"n_updates": 3, "total_updates": 100}
     path = tmp_path / "table1.part"
     with pytest.raises(KeyboardInterrupt):
         timing.table1(2, model, model, ["cd"], kept_in=path)

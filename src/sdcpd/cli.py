@@ -236,13 +236,14 @@ def bench(options):
 
     engine, K = engines.select(options.backend), options.n_gibbs_steps
     d = next(n for n in (6, 5, 4, 3, 2, 1) if K % n == 0)  # the paper's 6 where K = 24
-    model = options.visible, options.n_hidden, options.batch_size, K, d, K // d
+    sizes = options.visible, options.n_hidden, options.batch_size
+    update = timing.Update(*sizes, K, d, K // d)
     mean = np.full(options.visible, timing.ON)
     theta = engine.prepare(initialize(mean, options.n_hidden, [key("bench")], engine.xp))
 
     def of_update(name, n):
-        how = {"n_updates": n, "trials": 1, "engine": engine, "algorithms": [name]}
-        return timing.seconds_per_update(*model, **how)[name][0]
+        how = {"engine": engine, "algorithms": [name]}
+        return timing.seconds_per_update(update, n, **how)[name][0]
 
     def of_temperature(_, n):
         started = time.perf_counter()

@@ -22,7 +22,6 @@ from ..engines.plain import PLAIN
 from ..philox import key
 from . import compare, intervals
 
-AS_PUBLISHED = "as_published"
 SAMPLES = 100  # images of each trial, for the share of valid patterns
 STEPS = 200  # Gibbs steps from a random state, as in the paper
 
@@ -62,12 +61,9 @@ class Evidence(NamedTuple):
             groups = dict.fromkeys(group for _, group in which)
             raise NotJudged(f"{' or '.join(groups)} not run") from None
         trials = min(run.settings["trials"] for run in found)
-        self._far_enough(on, min(run.settings["epochs"] for run in found), "run", trials)
+        self.judge_at(on, min(run.settings["epochs"] for run in found), "run", trials)
         found = [compare.until(run, on["epochs"], trials) for run in found]
-        doubts = next(filter(None, map(compare.doubts, found)), "")
-        if likelihoods and doubts:
-            raise NotJudged(doubts, "undecided")
-        return found
+        return _without_doubts(found) if likelihoods else found
 
     def sweep(self, on, algorithm, kind, likelihoods=True):
         """The runs of a sweep, as ``pick`` gives them."""
@@ -76,18 +72,23 @@ class Evidence(NamedTuple):
         except KeyError:
             raise NotJudged(f"{kind} not run") from None
         settings = sweep[0].settings
-        self._far_enough(on, settings["epochs"], f"{kind} run", settings["trials"])
-        doubts = next(filter(None, map(compare.doubts, sweep)), "")
-        if likelihoods and doubts:
-            raise NotJudged(doubts, "undecided")
-        return sweep
+        self.judge_at(on, settings["epochs"], f"{kind} run", settings["trials"])
+        return _without_doubts(sweep) if likelihoods else sweep
 
-    def _far_enough(self, on, epochs, what, trials):
+    def judge_at(self, on, epochs, what, trials):
+        """Say that ``on`` is judged at so many epochs, if that is enough."""
         on["epochs"], least = epochs, on.get("least_epochs", 0)
         if epochs < least:
             size = f"{trials} trial{'s' if trials > 1 else ''} × {epochs:.10g}"
             of = f"{self.budgets[on['experiment']]:,}"
             raise NotJudged(f"{what} with {size} of {of} epochs, judged from {least:,} on")
+
+
+def _without_doubts(found):
+    for run in found:
+        if doubts := compare.doubts(run):
+            raise NotJudged(doubts, "undecided")
+    return found
 
 
 # ------------------------------------------------------------------------------ measures
@@ -126,8 +127,8 @@ def best_difference(evidence, on, group):
 
 def range_of_finals(evidence, on, group):
     """Largest minus smallest mean final log-likelihood of the five algorithms (nats)."""
-    five = evidence.pick(on, *((name, group) for name in LABELS))
-    return compare.range_of_means([compare.finals(run, on["part"]) for run in five])
+    every = evidence.pick(on, *((name, group) for name in LABELS))
+    return compare.range_of_means([compare.finals(run, on["part"]) for run in every])
 
 
 def maximum(evidence, on, group):
@@ -183,12 +184,10 @@ def share_of_valid_patterns(evidence, on, group):
     """Share of the samples after 200 Gibbs steps from random states that are bars or stripes."""
     (run,) = evidence.pick(on, (on["one"], group), likelihoods=False)
     alive = np.flatnonzero(np.isfinite(run.theta.W).all((1, 2)))
-    trials = [run.trials[row] for row in alive]
-    keys = [key(evidence.seed, "valid", on["n_hidden"], group, trial) for trial in trials]
+    keys = [key(evidence.seed, "valid", on["n_hidden"], group, run.trials[row]) for row in alive]
     images = sampling.generate(run.theta.select(alive), keys, SAMPLES, STEPS, engine=PLAIN)
-    valid = {pattern.tobytes() for pattern in bars_and_stripes(3)}
-    shares = [np.mean([image.tobytes() in valid for image in own]) for own in images]
-    return compare.mean(np.array(shares))
+    is_valid = (images[:, :, None] == bars_and_stripes(3)).all(-1).any(-1)
+    return compare.mean(is_valid.mean(1))
 
 
 def sharpness_difference(evidence, on, group):
@@ -197,16 +196,16 @@ def sharpness_difference(evidence, on, group):
     Of trials of which neither model is collapsed: fewer than half as many classes, by the
     exponential of their entropy, as as many real images have.
     """
-    of, real, n_images = _images(evidence, on, group)
-    collapsed = of["entropy"] < real["entropy"] - np.log(2)
+    of_both, real, n_images = _images(evidence, on, group)
+    entropy = of_both["entropy"]
+    collapsed = entropy < real["entropy"] - np.log(2)
     seen = []
-    for name in collapsed:
-        said = f"{LABELS[name]}: entropy {of['entropy'][name].mean():.2f}"
-        if "largest" in of:
-            said += f", largest class {of['largest'][name].mean():.0%}"
-        lost = collapsed[name].sum()
+    for name, lost in collapsed.sum().items():
+        said = f"{LABELS[name]}: entropy {entropy[name].mean():.2f}"
+        if "largest" in of_both:
+            said += f", largest class {of_both['largest'][name].mean():.0%}"
         seen.append(said + f", {lost} of {len(collapsed)} collapsed" * bool(lost))
-    kept = of["sharpness"][~collapsed.any(axis=1)]
+    kept = of_both["sharpness"][~collapsed.any(axis=1)]
     if kept.empty and len(collapsed):
         raise NotJudged("; ".join(seen), "undecided")
     # The standard deviation of what lies in [0, ½] is at most ¼.
@@ -216,11 +215,11 @@ def sharpness_difference(evidence, on, group):
 
 def diversity_difference(evidence, on, group):
     """Entropy of the classes of generated images (nats), S-DCP-D minus the other."""
-    of, _, n_images = _images(evidence, on, group)
+    of_both, _, n_images = _images(evidence, on, group)
     # The variance of −ln p over K classes is at most ¼ ln²(K − 1) + 1, that of the estimated
     # entropy an n-th of it.
     margin = np.sqrt((np.log(on["classes"] - 1) ** 2 / 4 + 1) / n_images)
-    return compare.difference(*of["entropy"].to_numpy().T)._replace(margin=margin)
+    return compare.difference(*of_both["entropy"].to_numpy().T)._replace(margin=margin)
 
 
 def _images(evidence, on, group):
@@ -243,20 +242,23 @@ def nats_missed(evidence, on, group):
     """Nats of log Z that plain AIS misses: the trusted estimate, or the bound where that is more,
     minus plain AIS; mean over seeds, which stand for trials."""
     measured = evidence.modes.get((on["experiment"], on["n_hidden"], group))
-    own = measured[measured.algorithm == on["model"]] if measured is not None else ()
-    if not len(own):
+    of_model = () if measured is None else measured[measured.algorithm == on["model"]]
+    if not len(of_model):
         raise NotJudged("not measured")
-    evidence._far_enough(on, own.epochs.iloc[0], "models", 1)
-    return compare.mean((np.maximum(own.trusted_log_z, own.bound) - own.log_z).to_numpy())
+    evidence.judge_at(on, of_model.epochs.iloc[0], "models", 1)
+    most = np.maximum(of_model.trusted_log_z, of_model.bound)
+    return compare.mean((most - of_model.log_z).to_numpy())
 
 
-MEASURES = (
-    *(failed_checks, operations_ratio, seconds_ratio, epochs_saved, best_difference, maximum),
-    *(range_of_finals, final_difference, area_difference, roughness_difference, spread_ratio),
-    *(range_over_epsilon, diverged_over_epsilon, diverged_in_grid, share_of_valid_patterns),
-    *(sharpness_difference, diversity_difference, nats_missed),
-)
-MEASURES = {measure.__name__: measure for measure in MEASURES}
+MEASURES = {
+    measure.__name__: measure
+    for measure in (
+        *(failed_checks, operations_ratio, seconds_ratio, epochs_saved, best_difference, maximum),
+        *(range_of_finals, final_difference, area_difference, roughness_difference, spread_ratio),
+        *(range_over_epsilon, diverged_over_epsilon, diverged_in_grid, share_of_valid_patterns),
+        *(sharpness_difference, diversity_difference, nats_missed),
+    )
+}
 
 
 def _both(evidence, on, group, **how):
@@ -277,11 +279,11 @@ def _timed(evidence, on, what):
 
 def _over_epsilon(evidence, on, group, likelihoods=True):
     sweep = evidence.sweep(on, "sdcp_d", f"sensitivity_{group}", likelihoods)
-    memory = [run.settings["hyperparameters"]["lambda_hessian"] for run in sweep]
-    own = [run for run, value in zip(sweep, memory, strict=True) if value == on["lambda_hessian"]]
-    if not own:
-        raise NotJudged(f"λ_H = {on['lambda_hessian']:g} not run")
-    return own
+    averaged = on["lambda_hessian"]
+    found = [run for run in sweep if run.settings["hyperparameters"]["lambda_hessian"] == averaged]
+    if not found:
+        raise NotJudged(f"λ_H = {averaged:g} not run")
+    return found
 
 
 def _diverged(sweep):
@@ -297,11 +299,13 @@ def paper_value(measure, on, evidence):
     if measure == "seconds_ratio":
         seconds = evidence.table1[evidence.table1.dataset == on["timed"]].set_index("algorithm")
         return float(seconds["mean"][LABELS[on["one"]]] / seconds["mean"][LABELS[on["other"]]])
-    curves = evidence.published[evidence.published.figure == evidence.figures.get(on["experiment"])]
-    statistic = "max" if measure == "maximum" else "mean"
     part = on.get("part", "")
-    curves = curves[curves.panel.str.contains(f"{part}-{statistic}$")]
-    if curves.empty or not part or on.get("n_hidden") not in (4, 500) or "other_group" in on:
+    if not part or on.get("n_hidden") not in (4, 500) or "other_group" in on:
+        return None
+    panel = f"{part}-{'max' if measure == 'maximum' else 'mean'}$"
+    curves = evidence.published[evidence.published.figure == evidence.figures.get(on["experiment"])]
+    curves = curves[curves.panel.str.contains(panel)]
+    if curves.empty:
         return None
     table = curves.pivot(index="epoch", columns="algorithm", values="avg_loglik")
     if measure == "range_of_finals":
@@ -313,18 +317,16 @@ def paper_value(measure, on, evidence):
     both = table[["sdcp_d", on["other"]]].dropna()
     epochs, (fast, slow) = both.index.to_numpy(float), both.to_numpy().T
     if measure == "epochs_saved":
-        if fast[0] >= slow.max() - on["below"]:  # before the published curve begins
-            return None
-        return compare.epochs_saved(epochs, fast, slow, on["below"])
-    if measure == "best_difference":
-        return float(fast.max() - slow.max())
-    if measure == "final_difference":
-        return float(fast[-1] - slow[-1])
-    if measure == "area_difference":
-        return float(np.trapezoid(fast - slow, epochs) / np.ptp(epochs))
-    if measure == "roughness_difference":  # in which equal noise cancels
-        return float(np.diff(fast, 2).var(ddof=1) - np.diff(slow, 2).var(ddof=1))
-    return None
+        before = fast[0] >= slow.max() - on["below"]  # the published curve begins
+        return None if before else compare.epochs_saved(epochs, fast, slow, on["below"])
+    values = {
+        "best_difference": fast.max() - slow.max(),
+        "final_difference": fast[-1] - slow[-1],
+        "area_difference": np.trapezoid(fast - slow, epochs) / np.ptp(epochs),
+        # in which equal noise cancels
+        "roughness_difference": np.diff(fast, 2).var(ddof=1) - np.diff(slow, 2).var(ddof=1),
+    }
+    return float(values[measure]) if measure in values else None
 
 
 # ------------------------------------------------------------------------------ judgement
@@ -368,47 +370,38 @@ def judge(claims, evidence):
     """
     rows = []
     for claim in claims:
-        wanted = [
-            (on, *setting)
-            for place in claim["where"]
-            for on in _each(place | _least(claim, place))
-            for setting in _settings(claim)
-        ]
-        together = Counter(_judged_together(on, setting) for on, setting, _ in wanted)
-        rows += [
-            _measure(claim, on, setting, group, evidence, together[_judged_together(on, setting)])
-            for on, setting, group in wanted
-        ]
+        wanted = [(on, *each) for on in _places(claim) for each in _settings(claim)]
+        judged_together = Counter(_comparison(on, setting) for on, setting, _ in wanted)
+        for on, setting, group in wanted:
+            comparisons = judged_together[_comparison(on, setting)]
+            rows.append(_measure(claim, on, setting, group, evidence, comparisons))
     return pd.DataFrame(rows)
 
 
-def _each(place):
-    """A place for each combination of the values of what is a list in it."""
-    lists = {name: values for name, values in place.items() if isinstance(values, list)}
-    return [place | dict(zip(lists, each, strict=True)) for each in product(*lists.values())]
-
-
-def _least(claim, place):
-    least = claim.get("least_epochs", {})
-    return {"least_epochs": least[place["experiment"]]} if least else {}
-
-
-def _judged_together(on, setting):
-    return on["experiment"], on.get("n_hidden"), setting
+def _places(claim):
+    """Each combination of the values of what is a list in a place, with the least budget."""
+    for place in claim["where"]:
+        if least := claim.get("least_epochs"):
+            place = place | {"least_epochs": least[place["experiment"]]}
+        lists = {name: values for name, values in place.items() if isinstance(values, list)}
+        for values in product(*lists.values()):
+            yield place | dict(zip(lists, values, strict=True))
 
 
 def _settings(claim):
+    """The settings that a claim is judged in, and their groups of hyperparameters."""
     if "tuned_for" not in claim:
-        return [("", AS_PUBLISHED)]
-    tuned = ("tuned", f"tuned_{claim['tuned_for']}")
-    return [tuned] if claim.get("only_tuned") else [("as published", AS_PUBLISHED), tuned]
+        return [("", "as_published")]
+    both = [("as published", "as_published"), ("tuned", f"tuned_{claim['tuned_for']}")]
+    return both[1:] if claim.get("only_tuned") else both
+
+
+def _comparison(on, setting):
+    """What several measurements of a claim have in common that must all hold."""
+    return on["experiment"], on.get("n_hidden"), setting
 
 
 def _measure(claim, on, setting, group, evidence, comparisons):
-    row = {"id": str(claim["id"]), "measure": claim["measure"], "experiment": on["experiment"]}
-    row |= {"n_hidden": on.get("n_hidden"), "part": on.get("part", ""), "detail": _detail(on)}
-    row |= {"one": on.get("one", "sdcp_d"), "other": on.get("other", "")}
-    row |= {"setting": setting, "paper": paper_value(claim["measure"], on, evidence)}
     try:
         found = MEASURES[claim["measure"]](evidence, on, group)
         verdict, note = outcome(found, claim["holds_if"], comparisons), found.note
@@ -417,28 +410,26 @@ def _measure(claim, on, setting, group, evidence, comparisons):
     if claim.get("on_gpu") and not evidence.timing.get("on_gpu"):
         verdict = "not testable here"
     low, high = found.interval()
-    ours = {"ours": found.value, "low": low, "high": high, "trials": found.trials}
-    ours |= {"epochs": on.get("epochs"), "of_epochs": evidence.budgets.get(on["experiment"])}
-    return row | ours | {"outcome": verdict, "note": note}
+    row = {"id": str(claim["id"]), "measure": claim["measure"], "experiment": on["experiment"]}
+    row |= {"n_hidden": on.get("n_hidden"), "part": on.get("part", ""), "detail": _detail(on)}
+    row |= {"one": on.get("one", "sdcp_d"), "other": on.get("other", ""), "setting": setting}
+    row |= {"paper": paper_value(claim["measure"], on, evidence), "ours": found.value}
+    row |= {"low": low, "high": high, "trials": found.trials, "epochs": on.get("epochs")}
+    row |= {"of_epochs": evidence.budgets.get(on["experiment"])}
+    return row | {"outcome": verdict, "note": note}
 
 
 def _detail(on):
     """What tells measurements of one claim apart, besides algorithms and images."""
-    said = {
-        "below": "{:g} nat below".format,
-        "lambda_hessian": "λ_H = {:g}".format,
-        "of": str,
-        "model": LABELS.get,
-    }
+    said = {"below": "{:g} nat below".format, "lambda_hessian": "λ_H = {:g}".format}
+    said |= {"of": str, "model": LABELS.get}
     return ", ".join(say(on[name]) for name, say in said.items() if name in on)
 
 
 def together(outcomes):
     """One outcome of several that must all hold."""
-    for worst in ("fails", "not testable here", "not run", "undecided"):
-        if worst in outcomes:
-            return worst
-    return "holds"
+    order = "fails", "not testable here", "not run", "undecided", "holds"
+    return min(outcomes, key=order.index)
 
 
 def verdict(by_setting):
@@ -460,7 +451,7 @@ def verdict(by_setting):
     return "not run" if published == "not run" else "undecided"
 
 
-def verdicts(measurements, claims):
+def verdicts(measured, claims):
     """One row for each claim and dataset.
 
     Returns
@@ -470,20 +461,19 @@ def verdicts(measurements, claims):
         has nothing to do with it) and verdict, which says so where runs are shorter than the
         paper's.
     """
-    rows = []
-    about = {str(claim["id"]): claim for claim in claims}
+    rows, about = [], {str(claim["id"]): claim for claim in claims}
     columns = ["id", "experiment", "n_hidden"]
-    for (name, experiment, n), group in measurements.groupby(columns, sort=False, dropna=False):
+    for (name, experiment, n), group in measured.groupby(columns, sort=False, dropna=False):
         by = {s: together(set(part.outcome)) for s, part in group.groupby("setting", sort=False)}
         row = {"id": name, "place": about[name]["place"], "claim": about[name]["claim"]}
         row |= {"experiment": experiment, "n_hidden": n}
-        row |= {"as published": by.get("as published", ""), "tuned": by.get("tuned", "")}
-        said = verdict(by)
-        measured = group[group.trials > 0]
-        epochs, of = measured.epochs.min(), measured.of_epochs.max()
+        row |= {setting: by.get(setting, "") for setting in ("as published", "tuned")}
+        row["verdict"] = verdict(by)
+        known = group[group.trials > 0]
+        epochs, of = known.epochs.min(), known.of_epochs.max()
         if epochs < of:  # NaN where that is of no consequence
-            said += f", judged at {epochs:.10g} of {of:,.0f} epochs"
-        rows.append(row | {"verdict": said})
+            row["verdict"] += f", judged at {epochs:.10g} of {of:,.0f} epochs"
+        rows.append(row)
     return pd.DataFrame(rows)
 
 

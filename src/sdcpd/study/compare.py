@@ -10,6 +10,8 @@ import pandas as pd
 from ..likelihood import AGREEMENT, likelihoods, refuted
 from .intervals import NONE, Estimate, jackknife, quantile_of
 
+PARTS = ("train", "valid", "test")
+
 
 def doubts(run):
     """Why the likelihoods of a run are not to be judged; empty where they may be."""
@@ -73,7 +75,7 @@ def summarize(run, trusted=False):
 
 
 def parts_of(run):
-    return [part for part in ("train", "valid", "test") if part in run.curve]
+    return [part for part in PARTS if part in run.curve]
 
 
 def areas(run, part="test", since=0):
@@ -107,27 +109,23 @@ def early_stopping(run):
         trial, epoch of the best validation, train, valid and test there, train_end and test_end.
         Diverged trials are left out. NaN where a run has no validation likelihood.
     """
-    rows, known = [], "valid" in run.curve
+    rows, parts = [], parts_of(run)
     for trial, curve in run.curve.groupby("trial"):
         if (curve.status == "ok").all():
-            curve = curve.assign(**{p: likelihoods(curve, p) for p in _PARTS if p in curve})
-            best = curve.loc[curve.valid.idxmax(), ["epoch", *_PARTS]].to_dict() if known else {}
-            row = {"trial": trial, "train_end": curve.train.iloc[-1]} | best
-            rows.append(row | {"test_end": curve.test.iloc[-1]})
-    return pd.DataFrame(rows, columns=["trial", "epoch", *_PARTS, "train_end", "test_end"])
-
-
-_PARTS = ["train", "valid", "test"]
+            curve = curve.assign(**{part: likelihoods(curve, part) for part in parts})
+            last = curve.iloc[-1]
+            row = {"trial": trial, "train_end": last.train, "test_end": last.test}
+            best = curve.loc[curve.valid.idxmax(), ["epoch", *parts]] if "valid" in parts else {}
+            rows.append(row | dict(best))
+    return pd.DataFrame(rows, columns=["trial", "epoch", *PARTS, "train_end", "test_end"])
 
 
 def until(run, epochs=np.inf, trials=None):
     """The run as far as ``epochs``, with its first ``trials`` (all): beside a shorter one."""
     numbers = sorted(set(run.curve.trial))[:trials]
     curve = run.curve[run.curve.trial.isin(numbers) & (run.curve.epoch <= epochs)]
-    ends = min(epochs, run.settings["epochs"])
-    return run._replace(
-        curve=curve, settings=run.settings | {"trials": len(numbers), "epochs": ends}
-    )
+    budget = {"trials": len(numbers), "epochs": min(epochs, run.settings["epochs"])}
+    return run._replace(curve=curve, settings=run.settings | budget)
 
 
 def roughness(run, part="test", since=0):
@@ -196,13 +194,12 @@ def saved(fast, slow, part="test", below=0.0):
         return Estimate(value, len(f))
     difference = f - np.array([[np.interp(there, epochs, values)] for values in s])
     middle, error = difference.mean(0), difference.std(0, ddof=1) / np.sqrt(len(f))
-    return Estimate(
-        value,
-        len(f),
-        lambda q: tuple(
-            1 - _reaches(epochs, middle + e, 0) / there for e in (-q * error, q * error)
-        ),
-    )
+
+    def bounds(quantile):
+        low, high = middle - quantile * error, middle + quantile * error
+        return tuple(1 - _reaches(epochs, side, 0) / there for side in (low, high))
+
+    return Estimate(value, len(f), bounds)
 
 
 def best_difference(fast, slow, part="test"):
@@ -219,16 +216,18 @@ def mean(values):
 
 def difference(one, other):
     """mean(one) − mean(other) of one number a trial, in pairs."""
-    one, other = _both(one, other)
+    one, other = _pairs(one, other)
     return jackknife(lambda rows: (one[rows] - other[rows]).mean(), len(one))
 
 
 def ratio(one, other, statistic=np.mean):
     """statistic(one) / statistic(other) of one positive number a trial, in pairs."""
-    one, other = _both(one, other)
-    return jackknife(
-        lambda rows: np.log(statistic(one[rows]) / statistic(other[rows])), len(one), np.exp
-    )
+    one, other = _pairs(one, other)
+
+    def logarithm(rows):
+        return np.log(statistic(one[rows]) / statistic(other[rows]))
+
+    return jackknife(logarithm, len(one), np.exp)
 
 
 def range_of_means(rows):
@@ -248,11 +247,12 @@ def spread(values):
     return values.std(ddof=1)
 
 
-def _both(one, other):
-    """The trials that both have and in which neither diverged."""
+def _pairs(one, other):
+    """Numbers, or curves, of the trials that both have and in which neither diverged."""
     if len(one) != len(other):
         raise ValueError(f"{len(one)} and {len(other)} trials cannot be compared in pairs")
-    alive = np.isfinite(one) & np.isfinite(other)
+    last = (np.atleast_2d(values.T)[-1] for values in (one, other))
+    alive = np.logical_and(*map(np.isfinite, last))
     return one[alive], other[alive]
 
 
@@ -260,8 +260,5 @@ def _common(fast, slow, part):
     """Common epochs of two runs, and their curves in trials that diverged in neither."""
     epochs, f = curves(fast, part)
     others, s = curves(slow, part)
-    f, s = f[:, np.isin(epochs, others)], s[:, np.isin(others, epochs)]
-    if len(f) != len(s):
-        raise ValueError(f"{len(f)} and {len(s)} trials cannot be compared in pairs")
-    alive = np.isfinite(f[:, -1]) & np.isfinite(s[:, -1])
-    return epochs[np.isin(epochs, others)], f[alive], s[alive]
+    common = np.isin(epochs, others)
+    return epochs[common], *_pairs(f[:, common], s[:, np.isin(others, epochs)])

@@ -32,26 +32,26 @@ class Estimate(NamedTuple):
 
     value: float
     trials: float
-    ends: object = lambda quantile: (np.nan, np.nan)  # of the interval by a quantile of t
+    bounds: object = lambda quantile: (np.nan, np.nan)  # of the interval by a quantile of t
     margin: float = 0.0  # a value this near to a bound decides nothing, whatever its interval
     note: str = ""
 
     def interval(self):
         """The 95 % interval (low, high), as shown; NaN from fewer than two trials."""
-        return self._ends(ERROR)
+        return self._bounds(ERROR)
 
     def decisive(self, comparisons=1):
         """The interval that decides, of each of several ``comparisons`` at 1 − .05/comparisons."""
         if self.trials < FEW:
             return np.nan, np.nan
         least = FAR * np.sqrt(self.trials) if self.trials < MIN_TRIALS else 0
-        return self._ends(ERROR / comparisons, least)
+        return self._bounds(ERROR / comparisons, least)
 
-    def _ends(self, error, least=0):
+    def _bounds(self, error, least=0):
         if self.trials < 2:
             return np.nan, np.nan
         quantile = max(quantile_of(self.trials, error), least)
-        return tuple(map(float, self.ends(quantile)))
+        return tuple(map(float, self.bounds(quantile)))
 
 
 NONE = Estimate(np.nan, 0)
@@ -83,8 +83,8 @@ def jackknife(function, n_trials, back=float):
     error = np.sqrt((n_trials - 1) * left.var())
     if error < 1e-12 * (1 + abs(middle)):  # roundings
         return exact(back(middle), n_trials)
-    return Estimate(
-        float(back(middle)),
-        n_trials,
-        lambda quantile: (back(middle - quantile * error), back(middle + quantile * error)),
-    )
+
+    def bounds(quantile):
+        return back(middle - quantile * error), back(middle + quantile * error)
+
+    return Estimate(float(back(middle)), n_trials, bounds)

@@ -52,60 +52,60 @@ def measure(
         chains (of either kind), from_images, from_noise: how many of them end in the mode;
         distance of the mode to the nearest training image (pixels). NaN: no such images.
     """
-    chosen = engines.select(backend_name)
+    engine = engines.select(backend_name)
     how = {"seed": seed, "n_chains": n_chains, "n_steps": n_steps}
-    measurements = Measurements(folder, COLUMNS, finished, chosen, **how)
-    best = [(run, *run.best()) for run in finished]
+    kept = Measurements(folder, COLUMNS, finished, engine, **how)
     todo = [
         (run, theta, trial, number)
-        for run, theta, trial in best
+        for run, theta, trial in ((run, *run.best()) for run in finished)
         if theta is not None
         for number in range(seeds)
-        if not measurements.has(algorithm=run.settings["algorithm"], number=number)
+        if not kept.has(algorithm=run.settings["algorithm"], number=number)
     ]
-    if not todo and (measurements.folder / IMAGES).exists():
-        return measurements.table()
-    settings = finished[0].settings
-    dataset = data.load(settings["dataset"], data_folder or ROOT / "data")
-    parts = {part: chosen.xp.asarray(getattr(dataset, part)) for part in ("train", "test")}
-    nearest = Nearest(dataset.train, chosen.xp)
-    measurements.about["distance"] = float(nearest(dataset.test)[1].mean())
-    progress = Progress(f"modes {settings['dataset']}", len(todo))
-    images = _images(measurements)
+    if not todo and (kept.folder / IMAGES).exists():
+        return kept.table()
+    name, xp = finished[0].settings["dataset"], engine.xp
+    dataset = data.load(name, data_folder or ROOT / "data")
+    parts = {part: xp.asarray(getattr(dataset, part)) for part in ("train", "test")}
+    nearest, images = Nearest(dataset.train, xp), _images(kept)
+    kept.about["distance"] = float(nearest(dataset.test)[1].mean())
+    progress = Progress(f"modes {name}", len(todo))
     for done, (run, theta, trial, number) in enumerate(todo):
-        name = run.settings["algorithm"]
-        theta = chosen.prepare(theta.map(chosen.xp.asarray))
-        key = philox.key(seed, "modes", settings["dataset"], name, trial, number)
-        evaluate = Evaluator(
-            parts, lambda *_, key=key: key, run.settings["ais"], progress.note, chosen
-        )
+        algorithm, ais = run.settings["algorithm"], run.settings["ais"]
+        key = philox.key(seed, "modes", name, algorithm, trial, number)
+        theta = engine.prepare(theta.map(xp.asarray))
+        evaluate = Evaluator(parts, lambda *_, key=key: key, ais, progress.note, engine)
         (point,) = evaluate(theta, [trial], 0)
-        ends, modes, bounds = find_modes(theta, parts["train"], key, n_chains, n_steps, chosen)
-        point["bound"] = max(point["bound"], float(bounds.max()))
-        led_to, _ = mean_field(theta, chosen.xp.asarray(ends)[None], TO_TELL)
-        there = np.abs(np.round(to_host(led_to[0])) - np.round(modes[0])).mean(1) < DISTINCT
-        half = n_chains // 2
-        point |= {
-            "chains": half,
-            "from_images": there[:half].sum(),
-            "from_noise": there[half:].sum(),
-        }
-        point["distance"] = float(nearest(np.round(modes[:1]))[1][0])
+        found, bound, shown = _search(
+            theta, parts["train"], key, n_chains, n_steps, engine, nearest
+        )
+        point |= found | {"bound": max(point["bound"], bound), "epochs": run.settings["epochs"]}
         if number == 0:
-            images[name] = [modes[0], *ends[half : half + KEPT]]
-            with whole_file(measurements.folder / IMAGES, "wb") as file:
+            images[algorithm] = shown
+            with whole_file(kept.folder / IMAGES, "wb") as file:
                 np.savez_compressed(file, **{n: np.float16(v) for n, v in images.items()})
-        what = {"algorithm": name, "trial": trial, "epochs": run.settings["epochs"]}
-        measurements.add(what | {"number": number} | point)
+        kept.add({"algorithm": algorithm, "trial": trial, "number": number} | point)
         progress.update(done + 1)
     progress.close()
-    return measurements.table()
+    return kept.table()
 
 
-def _images(measurements):
+def _search(theta, train, key, n_chains, n_steps, engine, nearest):
+    """How many chains end in the mode of the largest weight, and its distance; the bound on log Z
+    by all modes; the mean of that mode and the last states of some chains that began in noise."""
+    states, modes, bounds = find_modes(theta, train, key, n_chains, n_steps, engine)
+    led_to, _ = mean_field(theta, engine.xp.asarray(states)[None], TO_TELL)
+    there = np.abs(np.round(to_host(led_to[0])) - np.round(modes[0])).mean(1) < DISTINCT
+    half = n_chains // 2
+    found = {"chains": half, "from_images": there[:half].sum(), "from_noise": there[half:].sum()}
+    found["distance"] = float(nearest(np.round(modes[:1]))[1][0])
+    return found, float(bounds.max()), [modes[0], *states[half : half + KEPT]]
+
+
+def _images(kept):
     """Those that an earlier call left, of the models that it measured."""
-    path = measurements.folder / IMAGES
-    if not measurements.rows or not path.exists():
+    path = kept.folder / IMAGES
+    if not kept.rows or not path.exists():
         return {}
     with np.load(path, allow_pickle=False) as stored:
         return dict(stored)

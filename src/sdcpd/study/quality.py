@@ -45,59 +45,40 @@ def measure(
     DataFrame
         algorithm, trial, n_images, n_steps, sharpness, entropy, largest, distance.
     """
-    chosen = engines.select(backend_name)
+    engine = engines.select(backend_name)
     size = {"n_images": n_images, "n_steps": n_steps}
-    measurements = Measurements(folder, COLUMNS, finished, chosen, seed=seed, **size)
+    kept = Measurements(folder, COLUMNS, finished, engine, seed=seed, **size)
 
     def what(run, row):
         return {"algorithm": run.settings["algorithm"], "trial": run.trials[row]} | size
 
-    todo = [model for model in models(finished, trials) if not measurements.has(**what(*model))]
-    if not todo and "real" in measurements.about:
-        return measurements.table()
-    settings, data_folder = finished[0].settings, data_folder or ROOT / "data"
-    dataset = data.load(settings["dataset"], data_folder)
-    labelled = data.load_labelled(settings["dataset"], data_folder)
-    classifier = Nearest(labelled.train, chosen.xp)
-    # MNIST's labelled images are not those that were trained on
-    same = np.array_equal(dataset.train, labelled.train)
-    trained_on = None if same else Nearest(dataset.train, chosen.xp)
-
-    def describe(images):
-        nearest, distance = classifier(images)
-        if trained_on:
-            _, distance = trained_on(images)
-        counts = np.bincount(labelled.train_classes[nearest])
-        shown = {"entropy": float(entropy(counts)), "largest": float(counts.max() / counts.sum())}
-        return shown | {"distance": float(distance.mean())}
-
-    measurements.about |= {
-        "real": describe(_spread(dataset.test, n_images)),
-        "accuracy": _accuracy(classifier, labelled),
-    }
-    progress = Progress(f"samples {settings['dataset']}", len(todo) * n_steps)
-    done = 0
-    for part in side_by_side(todo, chosen, n_images, on_cpu=max(1, len(todo))):
-        theta = stack(part, chosen.xp)
-
-        def keys(name, part=part):
-            return [philox.key(seed, name, settings["dataset"], *what(*m).values()) for m in part]
+    todo = [model for model in models(finished, trials) if not kept.has(**what(*model))]
+    if not todo and "real" in kept.about:
+        return kept.table()
+    dataset, xp = finished[0].settings["dataset"], engine.xp
+    classify = Classifier(dataset, data_folder or ROOT / "data", xp)
+    kept.about["real"] = classify(_spread(classify.dataset.test, n_images))
+    kept.about["accuracy"] = classify.accuracy()
+    progress, done = Progress(f"samples {dataset}", len(todo) * n_steps), 0
+    for part in side_by_side(todo, engine, n_images, on_cpu=max(1, len(todo))):
+        theta = stack(part, xp)
+        fields = [(dataset, *what(*model).values()) for model in part]
+        of_images, of_sharpness = (
+            [philox.key(seed, use, *of_model) for of_model in fields]
+            for use in ("images", "sharpness")
+        )
 
         def report(step, done=done, part=part):
             progress.update(done * n_steps + step * len(part))
 
-        images = sampling.generate(theta, keys("images"), n_images, n_steps, report, chosen)
-        sharp = sharpness(theta, chosen.xp.asarray(images), Stream(keys("sharpness"), chosen.xp))
-        measurements.add(
-            *(
-                what(*model) | {"sharpness": value} | describe(own)
-                for model, value, own in zip(part, sharp.tolist(), images, strict=True)
-            )
-        )
+        images = sampling.generate(theta, of_images, n_images, n_steps, report, engine)
+        sharp = sharpness(theta, xp.asarray(images), Stream(of_sharpness, xp)).tolist()
+        found = zip(part, sharp, images, strict=True)
+        kept.add(*(what(*model) | {"sharpness": s} | classify(shown) for model, s, shown in found))
         done += len(part)
     progress.close()
-    measurements.write()
-    return measurements.table()
+    kept.write()
+    return kept.table()
 
 
 def sharpness(theta, images, stream):
@@ -131,10 +112,31 @@ class Nearest:
         return tuple(map(np.concatenate, zip(*found, strict=True)))
 
 
-def _accuracy(classifier, labelled):
-    images, classes = _spread(labelled.test, TESTED), _spread(labelled.test_classes, TESTED)
-    nearest, _ = classifier(images)
-    return float((labelled.train_classes[nearest] == classes).mean())
+class Classifier:
+    """The classes of images, and how far these are from the images of ``dataset``."""
+
+    def __init__(self, name, data_folder, xp):
+        self.dataset = data.load(name, data_folder)
+        self.labelled = data.load_labelled(name, data_folder)
+        self.nearest = self.trained_on = Nearest(self.labelled.train, xp)
+        # MNIST's labelled images are not those that were trained on
+        if not np.array_equal(self.dataset.train, self.labelled.train):
+            self.trained_on = Nearest(self.dataset.train, xp)
+
+    def __call__(self, images):
+        """entropy, largest and distance of these images."""
+        nearest, distance = self.nearest(images)
+        if self.trained_on is not self.nearest:
+            _, distance = self.trained_on(images)
+        counts = np.bincount(self.labelled.train_classes[nearest])
+        shown = {"entropy": float(entropy(counts)), "largest": float(counts.max() / counts.sum())}
+        return shown | {"distance": float(distance.mean())}
+
+    def accuracy(self):
+        """Share of test images of which it says the right class."""
+        images, classes = (_spread(a, TESTED) for a in self.labelled[-2:])
+        nearest, _ = self.nearest(images)
+        return float((self.labelled.train_classes[nearest] == classes).mean())
 
 
 def _spread(rows, n):

@@ -28,7 +28,7 @@ def train_beginning(archived, epochs, backend_name="auto", data_folder=None):
         )
         error = float(np.hypot(ours[f"{here}log_z_se"], other[f"{there}log_z_se"]))
         for part in ("train", "test"):
-            values = {"archived": other[there + part], "here": ours[here + part]}
-            rows.append({"epoch": ours.epoch, "part": part} | values)
-            rows[-1] |= {"difference": values["here"] - values["archived"], "error": error}
+            row = {"archived": other[there + part], "here": ours[here + part]}
+            row |= {"difference": row["here"] - row["archived"], "error": error}
+            rows.append({"epoch": ours.epoch, "part": part} | row)
     return pd.DataFrame(rows)

@@ -4,7 +4,9 @@ import datetime
 import json
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from ..device import synchronize
 from ..engines.plain import PLAIN
 from ..files import whole_file
 from ..philox import Stream, key
-from ..rbm import initialize
+from ..rbm import Parameters, initialize
 from ..runs import RunError, provenance
 from ..runs import load as load_run
 from ..runs.archive import ArchiveError
@@ -25,16 +27,37 @@ SMALL_STEP = 0.01  # the learning rate does not change the time
 TRAINED = ROOT / "workflow/archive/runs/mnist/as_published/sdcp_d-500h"
 
 
-def operations(
-    n_visible,
-    n_hidden,
-    batch_size,
-    n_gibbs_steps,
-    n_inner_iterations,
-    n_gibbs_steps_inner,
-    algorithms=tuple(ALGORITHMS),
-):
+class Update(NamedTuple):
+    """An update, by whichever algorithm: its sizes, and what those that are timed begin with."""
+
+    n_visible: int
+    n_hidden: int
+    batch_size: int
+    n_gibbs_steps: int  # of the algorithms that have no inner loop
+    n_inner_iterations: int  # of the others
+    n_gibbs_steps_inner: int
+    images: np.ndarray | None = None  # (N, m); without, synthetic rows of {0, 1}
+    theta: Parameters | None = None  # one model; without, an initial one
+
+    def hyperparameters(self, algorithm, mean, xp=np):
+        one, inner = xp.full(1, SMALL_STEP, xp.float32), ALGORITHMS[algorithm].has_inner_loop
+        return Hyperparameters(
+            learning_rate=one,
+            epsilon=one * 10,
+            lambda_hessian=one * 0,
+            n_gibbs_steps=self.n_gibbs_steps_inner if inner else self.n_gibbs_steps,
+            n_inner_iterations=self.n_inner_iterations,
+            sliding_factor=0.01,
+            train_mean=xp.asarray(mean, xp.float32),
+        )
+
+
+def operations(update, algorithms=tuple(ALGORITHMS)):
     """Operations of one parameter update, not the first, counted while the plain engine makes it.
+
+    Parameters
+    ----------
+    update : Update
 
     Returns
     -------
@@ -43,72 +66,52 @@ def operations(
         numbers; all arithmetic: two operations a multiply-add, and one for each element of whatever
         is computed elementwise (exp and division included) or summed.
     """
-    found = {}
-    for name in algorithms:
-        counts = Counter()
-
-        class Counted(np.ndarray):
-            def __array_ufunc__(self, ufunc, method, *inputs, out=None, counts=counts, **how):
-                plain = [np.asarray(x) if isinstance(x, np.ndarray) else x for x in inputs]
-                if out:
-                    how["out"] = tuple(map(np.asarray, out))
-                result = getattr(ufunc, method)(*plain, **how)
-                if ufunc is np.matmul:
-                    counts["multiply-adds"] += result.size * plain[0].shape[-1]
-                else:
-                    counts["elements"] += result.size if method == "__call__" else plain[0].size
-                return result.view(Counted)
-
-        class Numbers(Stream):
-            def words(self, *shape, counts=counts):
-                counts["random numbers"] += int(np.prod(shape))
-                return super().words(*shape)
-
-        stream = Numbers([key("operations")], np)
-        theta = initialize(np.full(n_visible, ON), n_hidden, [key("operations")])
-        theta = theta.map(lambda array, kind=Counted: array.view(kind))
-        v = (stream.uniform(batch_size, n_visible) < ON).astype(np.float32).view(Counted)
-        hyper = _hyperparameters(name, n_gibbs_steps, n_inner_iterations, n_gibbs_steps_inner, ON)
-        state = None
-        for _ in range(2):
-            counts.clear()
-            theta, state = ALGORITHMS[name].step(theta, state, v, hyper, stream, PLAIN)
-        found[name] = {
-            "products": counts["multiply-adds"] / (batch_size * n_visible * n_hidden),
-            "random numbers": counts["random numbers"],
-            "all arithmetic": 2 * counts["multiply-adds"] + counts["elements"],
-        }
-    return found
+    return {name: _operations_of(name, update) for name in algorithms}
 
 
-def _hyperparameters(name, n_gibbs_steps, n_inner_iterations, n_gibbs_steps_inner, mean, xp=np):
-    one, inner = xp.full(1, SMALL_STEP, xp.float32), ALGORITHMS[name].has_inner_loop
-    return Hyperparameters(
-        learning_rate=one,
-        epsilon=one * 10,
-        lambda_hessian=one * 0,
-        n_gibbs_steps=n_gibbs_steps_inner if inner else n_gibbs_steps,
-        n_inner_iterations=n_inner_iterations,
-        sliding_factor=0.01,
-        train_mean=xp.asarray(mean, xp.float32),
-    )
+def _operations_of(algorithm, update):
+    counts = Counter()
+
+    class Counted(np.ndarray):
+        def __array_ufunc__(self, ufunc, method, *inputs, out=None, **how):
+            plain = [np.asarray(x) if isinstance(x, np.ndarray) else x for x in inputs]
+            if out:
+                how["out"] = tuple(map(np.asarray, out))
+            result = getattr(ufunc, method)(*plain, **how)
+            if ufunc is np.matmul:
+                counts["multiply-adds"] += result.size * plain[0].shape[-1]
+            else:
+                counts["elements"] += result.size if method == "__call__" else plain[0].size
+            return result.view(Counted)
+
+    class Numbers(Stream):
+        def words(self, *shape):
+            counts["random numbers"] += int(np.prod(shape))
+            return super().words(*shape)
+
+    stream = Numbers([key("operations")], np)
+    theta = initialize(np.full(update.n_visible, ON), update.n_hidden, [key("operations")])
+    theta, memory = theta.map(lambda array: array.view(Counted)), None
+    v = stream.uniform(update.batch_size, update.n_visible) < ON
+    v, hyper = v.astype(np.float32).view(Counted), update.hyperparameters(algorithm, ON)
+    for _ in range(2):
+        counts.clear()
+        theta, memory = ALGORITHMS[algorithm].step(theta, memory, v, hyper, stream, PLAIN)
+    of_a_product = update.batch_size * update.n_visible * update.n_hidden
+    return {
+        "products": counts["multiply-adds"] / of_a_product,
+        "random numbers": counts["random numbers"],
+        "all arithmetic": 2 * counts["multiply-adds"] + counts["elements"],
+    }
 
 
 def seconds_per_update(
-    n_visible,
-    n_hidden,
-    batch_size,
-    n_gibbs_steps,
-    n_inner_iterations,
-    n_gibbs_steps_inner,
+    update,
     n_updates,
-    trials,
+    trials=(0,),
     engine=PLAIN,
     report=lambda done: None,
     algorithms=tuple(ALGORITHMS),
-    first=0,
-    images=None,
-    theta=None,
 ):
     """Time algorithms, evaluation not included.
 
@@ -117,66 +120,56 @@ def seconds_per_update(
 
     Parameters
     ----------
-    first : int
-        The number of the first of the ``trials``.
-    images : ndarray (N, m), optional
-        The mini-batch of a trial are the next of these; without, synthetic rows of {0, 1}.
-    theta : Parameters of one model, optional
-        Where each trial begins; without, at an initial model.
+    update : Update
+        The mini-batch of a trial are the next of its images.
+    trials : sequence of int
+        Their numbers.
 
     Returns
     -------
-    dict of algorithm -> ndarray (trials,)
+    dict of algorithm -> ndarray, one value a trial
         Seconds per parameter update.
     """
-    xp = engine.xp
-    seconds = {name: np.empty(trials) for name in algorithms}
-    mean = np.full(n_visible, ON)
-    for trial in range(trials):
-        number = first + trial
-        stream = Stream([key("timing", number)], xp)
-        if theta is None:
-            start = initialize(mean, n_hidden, [key("timing", "init", number)], xp)
+    xp, size = engine.xp, update.batch_size
+    seconds = {name: [] for name in algorithms}
+    mean = np.full(update.n_visible, ON)
+    for trial in trials:
+        stream = Stream([key("timing", trial)], xp)
+        if update.theta is None:
+            theta = initialize(mean, update.n_hidden, [key("timing", "init", trial)], xp)
         else:
-            start = theta.map(xp.asarray)
-        start = engine.prepare(start)
-        if images is None:
-            rows = (stream.uniform(batch_size, n_visible) < ON)[0]
+            theta = update.theta.map(xp.asarray)
+        theta = engine.prepare(theta)
+        if update.images is None:
+            rows = (stream.uniform(size, update.n_visible) < ON)[0]
         else:
-            rows = xp.asarray(
-                np.take(images, np.arange(batch_size) + number * batch_size, 0, mode="wrap")
-            )
+            next_ones = np.arange(size) + trial * size
+            rows = xp.asarray(np.take(update.images, next_ones, 0, mode="wrap"))
         v = engine.states(rows[None])
-        for turn, name in enumerate(algorithms[:: -1 if number % 2 else 1]):
-            steps = n_gibbs_steps, n_inner_iterations, n_gibbs_steps_inner
-            hyper = _hyperparameters(name, *steps, mean, xp)
-            state, step = (start, None), ALGORITHMS[name].step
+        for name in algorithms[:: -1 if trial % 2 else 1]:
+            hyper = update.hyperparameters(name, mean, xp)
+            state, step = (theta, None), ALGORITHMS[name].step
             for n in (max(1, n_updates // 20), n_updates):
                 synchronize(xp)
                 started = time.perf_counter()
                 for _ in range(n):
                     state = step(*state, v, hyper, stream, engine)
             synchronize(xp)
-            seconds[name][trial] = (time.perf_counter() - started) / n_updates
-            report(trial * len(algorithms) + turn + 1)
-    return seconds
+            seconds[name].append((time.perf_counter() - started) / n_updates)
+            report(sum(map(len, seconds.values())))
+    return {name: np.array(values) for name, values in seconds.items()}
 
 
 def table1(
-    trials,
-    bars_and_stripes,
-    large,
-    whole,
-    engine=PLAIN,
-    report=lambda title, done: None,
-    kept_in=None,
+    trials, bars_and_stripes, large, whole, engine=PLAIN, report=lambda *_: None, kept_in=None
 ):
     """All that Table 1 shows, as a record to be stored.
 
     Parameters
     ----------
     bars_and_stripes, large : dict
-        Parameters of ``seconds_per_update``, and ``total_updates`` to which they are scaled.
+        The sizes of an ``Update``, ``n_updates`` that are timed, and ``total_updates`` to which
+        they are scaled.
     whole : list of str
         Algorithms of which one large trial is timed over all updates, which checks the scaling.
     kept_in : path, optional
@@ -191,80 +184,77 @@ def table1(
         on_gpu; started: dataset -> images and model that the updates had; settings, device,
         provenance, date.
     """
-    models = {"Bars & Stripes": bars_and_stripes, "Large datasets": large}
     settings = {"bars_and_stripes": bars_and_stripes, "large": large, "trials": trials}
-    given = {title: _realistic(model) for title, model in models.items()}
+    given = {"Bars & Stripes": bars_and_stripes, "Large datasets": large}
+    realistic = {title: _realistic(model) for title, model in given.items()}
+    updates = {title: update for title, (update, _) in realistic.items()}
     about = {"settings": settings, "provenance": provenance(engine)}
-    about["started"] = {title: said for title, (_, said) in given.items()}
-    measured = _kept(kept_in, about)
-
-    def measure(title, model, number, **how):
-        what = f"{title}, {number}"
-        if what not in measured:
-            how = {name: v for name, v in model.items() if name != "total_updates"} | how
-            how |= given[title][0] if title in given else given["Large datasets"][0]
-            found = seconds_per_update(**how, trials=1, first=number, engine=engine)
-            total = model["total_updates"]
-            measured[what] = {name: float(values[0] * total) for name, values in found.items()}
-            if kept_in:
-                with whole_file(Path(kept_in)) as file:
-                    json.dump({"about": about, "measured": measured}, file)
-        return measured[what]
-
-    seconds = {}
-    for title, model in models.items():
-        of_trials = []
-        for number in range(trials):
-            of_trials.append(measure(title, model, number))
-            report(title, (number + 1) * len(ALGORITHMS))
-        seconds[title] = {name: [each[name] for each in of_trials] for name in ALGORITHMS}
-    in_full = {
-        name: measure(
-            f"{name} to the end", large, 0, n_updates=large["total_updates"], algorithms=[name]
-        )[name]
-        for name in whole
-    }
-    not_counted = "n_updates", "total_updates"
+    about["started"] = {title: said for title, (_, said) in realistic.items()}
+    kept = _Kept(kept_in, about)
+    seconds = {title: {name: [] for name in ALGORITHMS} for title in given}
+    for title, model in given.items():
+        for n in range(trials):
+            how = engine, updates[title], model, n
+            for name, value in kept.once(f"{title}, {n}", _seconds_of_trial, *how).items():
+                seconds[title][name].append(value)
+            report(title, (n + 1) * len(ALGORITHMS))
+    in_full, to_the_end = large | {"n_updates": large["total_updates"]}, {}
+    for name in whole:
+        how = engine, updates["Large datasets"], in_full, 0, [name]
+        to_the_end |= kept.once(f"{name} to the end, 0", _seconds_of_trial, *how)
     return {
         "seconds": seconds,
-        "operations": {
-            title: operations(**{n: v for n, v in model.items() if n not in not_counted})
-            for title, model in models.items()
-        },
+        "operations": {title: operations(update) for title, update in updates.items()},
         "on_gpu": engine.xp is not np,
-        "large_to_the_end": in_full,
+        "large_to_the_end": to_the_end,
         "device": engine.describe()["device"],
         "date": str(datetime.date.today()),
     } | about
 
 
 def _realistic(model):
-    """Images and a model for ``seconds_per_update``, as real ones as there are, and their names.
+    """Its ``Update`` with images and a model as real as there are, and what these are.
 
     All patterns of Bars & Stripes; MNIST, if its files are here, and an archived model of it.
     """
-    given, said = {}, []
-    name = {9: "bars_and_stripes", 784: "mnist"}.get(model["n_visible"], "")
+    update = Update(**{name: v for name, v in model.items() if name in Update._fields})
+    known = {9: ("bars_and_stripes", "all patterns"), 784: ("mnist", "images of MNIST")}
+    name, said = known.get(update.n_visible, ("", ""))
     try:
-        given["images"] = load(name).train
-        said.append({9: "all patterns", 784: "images of MNIST"}[model["n_visible"]])
+        update = update._replace(images=load(name).train)
     except DataError:
-        said.append(f"synthetic rows, {ON:.0%} on")
+        said = f"synthetic rows, {ON:.0%} on"
     try:
         theta = load_run(TRAINED).theta.select(slice(1))
-        if theta.W.shape[1:] != (model["n_hidden"], model["n_visible"]):
-            raise RunError("of another size")
-        given["theta"] = theta
-        said.append("a trained model")
     except (RunError, ArchiveError):
-        said.append("an initial model")
-    return given, ", ".join(said)
+        theta = None
+    if theta is None or theta.W.shape[1:] != (update.n_hidden, update.n_visible):
+        return update, f"{said}, an initial model"
+    return update._replace(theta=theta), f"{said}, a trained model"
 
 
-def _kept(path, about):
-    """What an interrupted call with the same ``about`` has measured."""
-    try:
-        stored = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
-    except (FileNotFoundError, ValueError):
-        return {}
-    return stored["measured"] if stored.get("about") == json.loads(json.dumps(about)) else {}
+def _seconds_of_trial(engine, update, model, trial, algorithms=tuple(ALGORITHMS)):
+    """algorithm -> seconds of ``total_updates``, as timed in ``n_updates``."""
+    how = {"engine": engine, "algorithms": algorithms}
+    found = seconds_per_update(update, model["n_updates"], [trial], **how)
+    return {name: float(values[0] * model["total_updates"]) for name, values in found.items()}
+
+
+class _Kept:
+    """What was measured, in a file from which an interrupted call with the same ``about`` goes on;
+    without a path, nowhere."""
+
+    def __init__(self, path, about):
+        self.path, self.about, self.measured = path, about, {}
+        with suppress(FileNotFoundError, ValueError):
+            stored = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+            if stored.get("about") == json.loads(json.dumps(about)):
+                self.measured = stored["measured"]
+
+    def once(self, what, function, *arguments):
+        if what not in self.measured:
+            self.measured[what] = function(*arguments)
+            if self.path:
+                with whole_file(Path(self.path)) as file:
+                    json.dump({"about": self.about, "measured": self.measured}, file)
+        return self.measured[what]

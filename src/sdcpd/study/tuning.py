@@ -17,10 +17,9 @@ from ..experiments import CONFIG, TUNED, step_matched
 from ..files import whole_file
 from . import compare
 
-_BY = ("area", "final")
-CRITERIA = dict(zip(TUNED, _BY, strict=True))
+CRITERIA = dict(zip(TUNED, ("area", "final"), strict=True))
 SYMBOLS = {"learning_rate": "η", "epsilon": "ε", "lambda_hessian": "λ_H"}
-VALUES = tuple(SYMBOLS)
+VALUES = [*SYMBOLS]
 
 
 def execute(settings, folder, backend_name="auto", data_folder=ROOT / "data"):
@@ -41,26 +40,24 @@ def execute(settings, folder, backend_name="auto", data_folder=ROOT / "data"):
     list of runs.Run
         One a setting, without models, as long as each ran.
     """
-    rounds = settings.get("rounds")
-    if not rounds:
+    if not _rounds(settings):
         return runs.execute_sweep(settings, folder, backend_name, data_folder)
-    grid, epochs = settings["hyperparameters"], settings["epochs"]
-    of_each = {name: value for name, value in settings.items() if name != "rounds"}
+    grid, changes = settings["hyperparameters"], {n: settings[n] for n in ("epochs", "rounds")}
+    without_rounds = {name: value for name, value in settings.items() if name != "rounds"}
     where = {"backend_name": backend_name, "data_folder": data_folder, "checkpoints_in": folder}
     on_gpu = engines.select(backend_name).name.startswith("cupy")
     found, going_on = {}, [*range(len(grid))]
-    for end, n in [*rounds, [epochs, 0]]:
+    for last, n in [*settings["rounds"], [settings["epochs"], 0]]:
         values = [grid[i] for i in going_on]
-        of_round = of_each | {"epochs": end, "hyperparameters": values}
+        of_round = without_rounds | {"epochs": last, "hyperparameters": values}
         if on_gpu:
             made = runs.execute_sweep(of_round, None, **where) if values else []
         else:
-            each = [of_round | {"hyperparameters": one} for one in values]
-            made = [runs.execute(one, None, **where) for one in each]
+            of_each = [of_round | {"hyperparameters": each} for each in values]
+            made = [runs.execute(each, None, **where) for each in of_each]
         found |= zip(going_on, [run._replace(theta=None) for run in made], strict=True)
         going_on = kept(table([[found[i] for i in going_on]]), n, going_on) if n else going_on
     sweep = [found[i] for i in range(len(grid))]
-    changes = {"epochs": epochs, "rounds": rounds}
     runs.save_sweep(sweep, folder, runs.sum_of([run.wall for run in sweep]), **changes)
     return [run._replace(settings=run.settings | changes) for run in sweep]
 
@@ -86,13 +83,15 @@ def kept(settings, n, numbers):
         ``n`` + 1 of ``numbers``, in their order; fewer where fewer can be judged.
     """
     able = _able(settings)
-    orders = [able.sort_values(name, ascending=False, kind="stable").index for name in _BY]
+    orders = [
+        able.sort_values(name, ascending=False, kind="stable").index for name in CRITERIA.values()
+    ]
     best = dict.fromkeys(row for pair in zip(*orders, strict=True) for row in pair)
-    chosen = [*best][:n]
-    others = able.drop(chosen)
+    going_on = [*best][:n]
+    others = able.drop(going_on)
     steps = others.learning_rate / (0.25 + others.epsilon).fillna(1)
-    chosen += [steps.idxmin()] if len(steps) else []
-    return [numbers[row] for row in sorted(chosen)]
+    going_on += [steps.idxmin()] if len(steps) else []
+    return [numbers[row] for row in sorted(going_on)]
 
 
 def _rounds(settings):
@@ -126,21 +125,17 @@ def table(sweeps, published=None):
     """
     rows = []
     for run in (run for sweep in sweeps for run in sweep):
-        settings = run.settings
-        area, final = compare.areas(run), compare.finals(run)
-        alive = np.isfinite(final)
+        settings, ran = run.settings, run.curve.epoch.max()
+        finals = compare.finals(run)
+        alive = np.isfinite(finals)
+        area, final = pd.Series(compare.areas(run)[alive]), pd.Series(finals[alive])
         row = {"algorithm": settings["algorithm"]}
         row |= {name: settings["hyperparameters"].get(name) for name in VALUES}
-        ran = run.curve.epoch.max()
-        row |= {"trials": len(final), "epochs": ran, "dropped": _dropped(run, ran)}
-        row["diverged"] = int((~alive).sum())
-        row["doubts"] = compare.doubts(run)
-        for name, values in (("area", area[alive]), ("final", final[alive])):
-            n = len(values)
-            row[name] = values.mean() if n else np.nan
-            row[f"{name}_se"] = values.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
-        row["distance"] = _distance(run, published) if alive.any() else np.nan
-        rows.append(row)
+        row |= {"trials": len(alive), "epochs": ran, "dropped": _dropped(run, ran)}
+        row |= {"diverged": int((~alive).sum()), "doubts": compare.doubts(run)}
+        row |= {"area": area.mean(), "area_se": area.sem()}
+        row |= {"final": final.mean(), "final_se": final.sem()}
+        rows.append(row | {"distance": _distance(run, published) if alive.any() else np.nan})
     return pd.DataFrame(rows).astype({name: float for name in VALUES})
 
 
@@ -149,21 +144,21 @@ def _dropped(run, ran):
     rounds, update = _rounds(run.settings), run.curve["update"].max()
     if not rounds or not ran:  # diverged at the start
         return len(rounds[:1])
-    ends = [end for end, _ in rounds] + [run.settings["epochs"]]
-    ends = [round(end * update / ran) for end in ends]  # after a whole number of updates
-    return 0 if update >= ends[-1] else sum(update > end for end in ends) + 1
+    epochs = [last for last, _ in rounds] + [run.settings["epochs"]]
+    updates = [round(last * update / ran) for last in epochs]  # after a whole number of updates
+    return 0 if update >= updates[-1] else sum(update > last for last in updates) + 1
 
 
 def _distance(run, published):
     if published is None:
         return np.nan
-    own = published[published.algorithm == run.settings["algorithm"]]
     epochs, values = compare.curves(run, "train")
-    own = own[own.epoch <= epochs[-1]]
-    if own.empty:
+    theirs = published[published.algorithm == run.settings["algorithm"]]
+    theirs = theirs[theirs.epoch <= epochs[-1]]
+    if theirs.empty:
         return np.nan
-    ours = np.interp(own.epoch, epochs, np.nanmean(values, 0))
-    return float(np.sqrt(np.mean((ours - own.avg_loglik) ** 2)))
+    ours = np.interp(theirs.epoch, epochs, np.nanmean(values, 0))
+    return float(np.sqrt(np.mean((ours - theirs.avg_loglik) ** 2)))
 
 
 def choose(settings, n_inner_iterations):
@@ -184,12 +179,9 @@ def choose(settings, n_inner_iterations):
     stable = _able(settings[settings.dropped == 0])
     groups = {}
     for group, criterion in CRITERIA.items():
-        best = stable.loc[stable.groupby("algorithm")[criterion].idxmax()]
-        best = best.sort_values("algorithm", key=lambda names: names.map([*LABELS].index))
-        groups[group] = {
-            row.algorithm: {n: float(getattr(row, n)) for n in VALUES if pd.notna(getattr(row, n))}
-            for row in best.itertuples()
-        }
+        best = stable.loc[stable.groupby("algorithm")[criterion].idxmax()].set_index("algorithm")
+        best = best.loc[[name for name in LABELS if name in best.index], VALUES]
+        groups[group] = {name: row.dropna().to_dict() for name, row in best.iterrows()}
     fast = groups["tuned_speed"].get("sdcp_d")
     groups["step_matched"] = step_matched(fast, n_inner_iterations) if fast else {}
     return groups
@@ -197,9 +189,9 @@ def choose(settings, n_inner_iterations):
 
 def at_edge(settings, algorithm, values):
     """Names of the values at an end of the grid: a better one may lie beyond."""
-    own = settings[settings.algorithm == algorithm]
-    edges = {n: (own[n].min(), own[n].max()) for n in values if own[n].nunique() > 1}
-    return [n for n, ends in edges.items() if values[n] in ends]
+    grid = settings[settings.algorithm == algorithm]
+    edges = {n: (grid[n].min(), grid[n].max()) for n in values if grid[n].nunique() > 1}
+    return [name for name, edge in edges.items() if values[name] in edge]
 
 
 _BEGIN = "  # ---- chosen by notebooks/tune.ipynb, written by the target adopt: do not edit ----\n"
@@ -211,7 +203,9 @@ def origin(sweeps):
     s, device = run.settings, run.provenance["device"]
     counts = "/".join(dict.fromkeys(str(len(sweep)) for sweep in sweeps))
     trials = f"{s['trials']} trial{'s' if s['trials'] > 1 else ''}"
-    rounds = "".join(f"{end:,g} (best {n} and the smallest step go on), " for end, n in _rounds(s))
+    rounds = "".join(
+        f"{last:,g} (best {n} and the smallest step go on), " for last, n in _rounds(s)
+    )
     return (
         f"{counts} settings each × {trials} × {rounds}{s['epochs']:,g} epochs, seed {s['seed']}, "
         f"{device}, {run.wall['finished'][:10]}"
@@ -229,12 +223,12 @@ def adopt(tunings, path=CONFIG / "hyperparameters.yaml"):
     by_hand, _, _ = path.read_text(encoding="utf-8").partition(_BEGIN)
     lines = [_BEGIN, *(f"  # {name}: {origin(sweeps)}\n" for name, sweeps in tunings.items())]
     tables = {name: table(sweeps) for name, sweeps in tunings.items()}
-    chosen = {name: choose(tables[name], n_inner(sweeps)) for name, sweeps in tunings.items()}
+    groups = {name: choose(tables[name], n_inner(sweeps)) for name, sweeps in tunings.items()}
     for group in (*CRITERIA, "step_matched"):
         lines.append(f"  {group}:\n")
-        for name, groups in chosen.items():
+        for name, of_size in groups.items():
             lines.append(f"    {name}:\n")
-            for algorithm, values in groups[group].items():
+            for algorithm, values in of_size[group].items():
                 entry = yaml.safe_dump(values, default_flow_style=True, sort_keys=False).strip()
                 why = _evidence(tables[name], group, algorithm, values)
                 lines.append(f"      {algorithm}: {entry} # {why}\n")
@@ -250,26 +244,24 @@ def n_inner(sweeps):
 def _evidence(settings, group, algorithm, values):
     if group not in CRITERIA:
         return "learning rates of S-DCP-D's smallest step"
-    own = settings[settings.algorithm == algorithm]
-    row = own[np.all([own[name] == value for name, value in values.items()], 0)].iloc[0]
+    grid = settings[settings.algorithm == algorithm]
+    row = grid[np.all([grid[name] == value for name, value in values.items()], 0)].iloc[0]
     edge = at_edge(settings, algorithm, values)
     note = f"; {', '.join(edge)} at the edge of the grid" if edge else ""
-    return f"best of {len(own)}: area {row.area:.3f}, final {row.final:.3f}{note}"
+    return f"best of {len(grid)}: area {row.area:.3f}, final {row.final:.3f}{note}"
 
 
 def describe(settings):
     """The table with the labels of the paper and numbers as text, for readers."""
     shown = settings.assign(algorithm=settings.algorithm.map(LABELS))
-    for name in VALUES:
-        shown[name] = [f"{v:g}" if pd.notna(v) else "" for v in shown[name]]
-    for name in ("area", "final"):
-        errors = zip(shown[name], shown[f"{name}_se"], strict=True)
-        texts = [f"{v:.3f}" + (f" ± {e:.3f}" if e == e else "") for v, e in errors]
-        shown[name] = ["" if text == "nan" else text for text in texts]
-    shown["epochs"] = [f"{epochs:,g}" for epochs in shown.epochs]
+    forms = dict.fromkeys(VALUES, "{:g}") | {"epochs": "{:,g}", "distance": "{:.2f}"}
+    for name, form in forms.items():
+        shown[name] = [form.format(v) if pd.notna(v) else "" for v in shown[name]]
+    for name in CRITERIA.values():
+        errors = [f" ± {e:.3f}" if pd.notna(e) else "" for e in shown[f"{name}_se"]]
+        texts = [f"{v:.3f}" if pd.notna(v) else "" for v in shown[name]]
+        shown[name] = [text + error for text, error in zip(texts, errors, strict=True)]
     shown["dropped"] = [f"round {number}" if number else "" for number in shown.dropped]
     shown["diverged"] = [f"{d} of {n}" for d, n in zip(shown.diverged, shown.trials, strict=True)]
-    shown["distance"] = [f"{v:.2f}" if pd.notna(v) else "" for v in shown.distance]
     columns = ["algorithm", *VALUES, "epochs", "dropped", "diverged", "area", "final", "distance"]
-    columns += ["doubts"]
-    return shown[columns].rename(columns=SYMBOLS)
+    return shown[[*columns, "doubts"]].rename(columns=SYMBOLS)
