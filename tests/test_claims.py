@@ -206,6 +206,16 @@ def test_a_shorter_run_is_judged_as_far_as_it_goes_and_the_verdict_says_so():
     assert row["verdict"] == "reproduced, judged at 2 of 4 epochs"
 
 
+def test_what_was_not_run_has_no_epochs():
+    """Not those of the other settings of the same place."""
+    found = evidence({"as_published": WINS, "tuned_speed": WINS})
+    del found.runs["mnist", 500, "tuned_speed"]["pcd"]
+    measured, _ = judged(FASTER, found)
+    assert measured.epochs["as published", "pcd"] == 4
+    assert measured.outcome["tuned", "pcd"] == "not run"
+    assert np.isnan(measured.epochs["tuned", "pcd"])
+
+
 @pytest.mark.parametrize(
     ("trials", "spread", "outcome"),
     [(4, 0.01, "holds"), (3, 0.4, "undecided"), (2, 0, "undecided")],

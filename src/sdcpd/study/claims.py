@@ -374,7 +374,7 @@ def judge(claims, evidence):
         judged_together = Counter(_comparison(on, setting) for on, setting, _ in wanted)
         for on, setting, group in wanted:
             comparisons = judged_together[_comparison(on, setting)]
-            rows.append(_measure(claim, on, setting, group, evidence, comparisons))
+            rows.append(_measure(claim, dict(on), setting, group, evidence, comparisons))
     return pd.DataFrame(rows)
 
 

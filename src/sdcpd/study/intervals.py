@@ -13,7 +13,7 @@ in the same order. (A percentile bootstrap of a mean covers 80 % with 4 trials, 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit  # scipy.stats takes most of a second to import
 
 ERROR = 0.05  # of an interval
 MIN_TRIALS = 5  # below, an interval is shown, but decides only what is far beyond the spread:
@@ -24,7 +24,7 @@ FEW, FAR = 3, 10  # of 3 or 4 trials what is so many standard deviations over tr
 
 def quantile_of(n_trials, error=ERROR):
     """How many standard errors an interval of a mean over trials reaches; NaN for one trial."""
-    return student.ppf(1 - error / 2, np.asarray(n_trials) - 1)
+    return stdtrit(np.asarray(n_trials) - 1, 1 - error / 2)
 
 
 class Estimate(NamedTuple):
