@@ -200,8 +200,8 @@ def test_budget_note(changes, note):
 
 
 def test_budget_note_of_an_exact_experiment():
-    assert figures.budget_note(make_run(ais=None), PAPER | {"ais": None}) == ""
-    assert "(paper: 5,000)" in figures.budget_note(make_run(), PAPER | {"epochs": 5000})
+    note = figures.budget_note(make_run(ais=None), PAPER | {"ais": None, "epochs": 5000})
+    assert note == "Reduced budget: 4 epochs (paper: 5,000)."
 
 
 def test_describe_runs():
@@ -478,21 +478,16 @@ def test_every_curve_is_named_where_it_ends():
 
 
 def test_tile():
+    """Five images of 2 × 3 in a square of nine, each with a gap around it."""
     images = np.arange(1, 1 + 5 * 6).reshape(5, 6)
     picture = figures.tile(images, (2, 3), gap=-1)
-    gap = [-1] * 13
-    assert picture.tolist() == [
-        gap,
-        [-1, 1, 2, 3, -1, 7, 8, 9, -1, 13, 14, 15, -1],
-        [-1, 4, 5, 6, -1, 10, 11, 12, -1, 16, 17, 18, -1],
-        gap,
-        [-1, 19, 20, 21, -1, 25, 26, 27, -1, -1, -1, -1, -1],
-        [-1, 22, 23, 24, -1, 28, 29, 30, -1, -1, -1, -1, -1],
-        gap,
-        gap,
-        gap,
-        gap,
-    ]
+    assert picture.shape == (10, 13)
+    for number, image in enumerate(images):
+        top, left = 3 * (number // 3) + 1, 4 * (number % 3) + 1
+        there = picture[top : top + 2, left : left + 3]
+        assert there.ravel().tolist() == image.tolist()
+        there[:] = -1
+    assert (picture == -1).all()
 
 
 def variants(trials=3, **changes):
@@ -628,15 +623,10 @@ def test_sample_grids_mark_what_diverged(diverged):
     assert "4 images after 5,000 Gibbs steps" in words and "reduced" not in words
 
 
-def test_sample_grids_tell_a_model_that_is_not_kept_from_one_that_diverged():
-    kept_none, lost = make_run()._replace(trials=()), make_run("cg")._replace(trials=())
-    lost.curve["status"] = "diverged"
-    figure = figures.sample_grids([kept_none, lost], [None, None], (3, 3), PAPER, 5000)
-    assert [say(axis) for axis in figure.axes] == [["model not kept"], ["diverged"]]
-
-
-def test_sample_grids_say_that_steps_are_reduced():
-    figure = figures.sample_grids([make_run()], [np.zeros((1, 9))], (3, 3), PAPER, 20)
+def test_sample_grids_tell_a_model_that_is_not_kept_and_that_steps_are_reduced():
+    runs, images = [make_run()._replace(trials=()), make_run("cg")], [None, np.zeros((1, 9))]
+    figure = figures.sample_grids(runs, images, (3, 3), PAPER, 20)
+    assert [say(axis) for axis in figure.axes] == [["model not kept"], []]
     assert "after 20 Gibbs" in words_of(figure)[0]
     assert words_of(figure)[-1] == "Gibbs steps reduced (paper: 5,000)."
 
@@ -683,16 +673,39 @@ def test_saved_table(tmp_path):
     assert r"Bars \& Stripes & 1.41 $\pm$ 0.1 \\" in latex and r"5 \% & 2 \\" in latex
 
 
+def test_timing_tables():
+    """Ratios are geometric means over trials; the interval is on the logarithm."""
+    seconds = {"cd": [1.0, 4.0], "cg": [2.0, 8.0], "sdcp": [2.0, 2.0], "sdcp_d": [4000.0, 4000.0]}
+    counted = {name: {"products": 10 * n} for n, name in enumerate(seconds, 1)}
+    record = {"seconds": {"A": seconds}, "operations": {"A": counted}}
+    paper = {("A", LABELS[name]): (1.5 * n, 0.1) for n, name in enumerate(seconds, 1)}
+    paper = pd.DataFrame(paper, index=["mean", "sigma"]).T
+    table = figures.timing_table(record, paper, record).set_index("algorithm")
+    assert table["mean (s)"].tolist() == ["2.5", "5", "2", "4,000"]
+    assert table["σ (s)"].tolist() == ["2.12", "4.24", "0", "0"]
+    assert table["ratio to CD"]["CG"] == "2.000 [2.000, 2.000]"
+    assert table["ratio to CD"]["S-DCP"].startswith("1.000 [0.000, ")
+    assert table["products"].tolist() == ["10", "20", "30", "40"]
+    assert table["paper ratio to CD"].tolist() == ["1.000", "2.000", "3.000", "4.000"]
+    assert (table["archived: mean (s)"] == table["mean (s)"]).all()
+    table = figures.cost_table(record, paper).set_index("comparison")
+    assert table.ours["S-DCP-D over S-DCP"] == "2000.000 [2000.000, 2000.000]"
+    assert table.paper.tolist() == ["3.000", "1.500", "1.333"] == table.products.tolist()
+    record["seconds"]["A"] = {name: values[:1] for name, values in seconds.items()}
+    assert figures.cost_table(record, paper).ours.tolist() == ["2.000", "1.000", "2000.000"]
+
+
 # ------------------------------------------------------------------- tuning and sensitivity
 
 
-def grid(diverged=0):
-    """Two algorithms with two settings each, S-DCP-D with one; the last of CG may diverge."""
-    rows = [("cd", 0.1, -5.0, 0), ("cd", 0.2, -4.0, 0), ("cg", 0.1, -3.5, 0)]
-    rows += [("cg", 0.2, -3.0, diverged), ("sdcp_d", 0.1, -2.0, 0)]
-    table = pd.DataFrame(rows, columns=["algorithm", "learning_rate", "area", "diverged"])
+def grid():
+    """Two algorithms with two settings each, S-DCP-D with one."""
+    rows = [("cd", 0.1, -5.0), ("cd", 0.2, -4.0), ("cg", 0.1, -3.5), ("cg", 0.2, -3.0)]
+    rows.append(("sdcp_d", 0.1, -2.0))
+    table = pd.DataFrame(rows, columns=["algorithm", "learning_rate", "area"])
     epsilon = np.where(table.algorithm == "sdcp_d", 0.3, np.nan)
-    return table.assign(final=table.area + 0.5, epsilon=epsilon, trials=4, dropped=0, doubts="")
+    alike = {"trials": 4, "diverged": 0, "dropped": 0, "doubts": ""}
+    return table.assign(final=table.area + 0.5, epsilon=epsilon, **alike)
 
 
 def outlined(axis):
@@ -711,30 +724,31 @@ def crossed(axis):
     return {(int(y), int(x)) for line in axis.lines for x, y in line.get_xydata()}
 
 
-@pytest.mark.parametrize(("diverged", "best_of_cg"), [(0, 1), (1, 0)])
-def test_tuning_map_shows_every_setting_and_outlines_the_best(diverged, best_of_cg):
-    figure = figures.tuning_map(grid(diverged), "MNIST", ["seed 1"])
-    speed, scaled, end, _ = figure.axes[:4]
-    assert sorted(map(float, say(speed))) == [-5, -4, -3.5, -3]
-    assert sorted(map(float, say(end))) == [-4.5, -3.5, -3, -2.5]
+@pytest.mark.parametrize(
+    ("changes", "best_of_cg"),
+    [({}, 1), ({"diverged": 1}, 0), ({"dropped": 1}, 0), ({"doubts": "why"}, 0)],
+)
+def test_tuning_map_shows_every_setting_and_outlines_the_best(changes, best_of_cg):
+    """Crossed out is what diverged; not the best is what was dropped or is doubtful, either."""
+    table = grid()
+    table.loc[3, list(changes)] = list(changes.values())
+    speed, scaled, end, _ = figures.tuning_map(table, "MNIST", ["seed 1"]).axes[:4]
+    assert cells(speed) == {(0, 0): "-5.00", (0, 1): "-4.00", (1, 0): "-3.50", (1, 1): "-3.00"}
+    assert cells(end) == {(0, 0): "-4.50", (0, 1): "-3.50", (1, 0): "-3.00", (1, 1): "-2.50"}
     assert say(scaled) == ["-2.00"]
     assert outlined(speed) == {(0, 1), (1, best_of_cg)} and outlined(scaled) == {(0, 0)}
-    assert crossed(speed) == ({(1, 1)} if diverged else set())
+    assert crossed(speed) == ({(1, 1)} if "diverged" in changes else set())
     assert [label.get_text() for label in speed.get_yticklabels()] == ["CD", "CG"]
 
 
-def test_tuning_map_outlines_none_that_was_dropped_or_is_doubtful():
-    table = grid(0).assign(dropped=[0, 0, 0, 1, 0], doubts="")
-    assert outlined(figures.tuning_map(table, "MNIST", []).axes[0]) == {(0, 1), (1, 0)}
-    table = table.assign(dropped=0, doubts=["", "", "", "why", ""])
-    assert outlined(figures.tuning_map(table, "MNIST", []).axes[0]) == {(0, 1), (1, 0)}
-
-
-def test_tuning_map_where_a_setting_has_no_trial_left():
-    table = grid(4)
-    table.loc[3, ["area", "final"]] = np.nan
+@pytest.mark.parametrize("lost", [[3], [2, 3]])
+def test_tuning_map_where_settings_have_no_trial_left(lost):
+    table = grid()
+    table.loc[lost, ["diverged", "area", "final"]] = 4, np.nan, np.nan
     speed = figures.tuning_map(table, "MNIST", []).axes[0]
-    assert sorted(map(float, say(speed))) == [-5, -4, -3.5] and crossed(speed) == {(1, 1)}
+    there = {(0, 0): "-5.00", (0, 1): "-4.00"} | ({} if 2 in lost else {(1, 0): "-3.50"})
+    assert cells(speed) == there and crossed(speed) == {(1, row - 2) for row in lost}
+    assert outlined(speed) == {(0, 1)} | ({(1, 0)} - {(1, row - 2) for row in lost})
 
 
 def test_sensitivity_map_is_over_epsilon_and_memory():

@@ -54,7 +54,7 @@ def likelihood_curves(
     )
     shorter = runs[0].settings["epochs"] < paper_budget["epochs"] and published_curves is not None
     for row, (part, name) in zip(axes, parts.items(), strict=True):
-        for axis, statistic in zip(row, ("mean", "max"), strict=True):
+        for axis, statistic, word in zip(row, ("mean", "max"), ("mean", "maximum"), strict=True):
             for run in runs:
                 _draw_curve(axis, run, f"{part}_{statistic}", shorter)
             for run in step_matched:
@@ -62,7 +62,7 @@ def likelihood_curves(
             if published_curves is not None:
                 panel = f"{name.replace(' ', '')}-{statistic}"
                 _draw_published(axis, published_curves[published_curves.panel == panel])
-            axis.set_title(f"{name}, {'mean' if statistic == 'mean' else 'maximum'} over trials")
+            axis.set_title(f"{name}, {word} over trials")
             if shorter:
                 logarithmic(axis)
             _name_ends(axis)
@@ -86,8 +86,7 @@ def known_rates(runs, paper_budget, published_curves):
                 _draw_curve(axis, run, "test_mean")
         known = published_curves[published_curves.learning_rate == rate]
         _draw_published(axis, known[known.algorithm.isin({each["algorithm"] for each in settings})])
-        axis.set_title(f"learning rate η = {rate:g}")
-        axis.set_xlabel("update (= epoch)")
+        axis.set(title=f"learning rate η = {rate:g}", xlabel="update (= epoch)")
     axes[0, 0].set_ylabel(NATS)
     _legend(figure, axes[0, 0], with_published=True)
     steps = sorted({(each["n_inner_iterations"], each["n_gibbs_steps"]) for each in settings})
@@ -109,17 +108,17 @@ def ablation_curves(variants, paper_budget):
     figure, axes = plt.subplots(
         2, n, figsize=(max(3.6 * n, 8), 6.6), sharex=True, sharey="row", squeeze=False
     )
-    for row, part in zip(axes, ("train", "test"), strict=True):
-        for axis, runs in zip(row, variants, strict=True):
+    for column, runs in zip(axes.T, variants, strict=True):
+        for axis, part in zip(column, ("train", "test"), strict=True):
             for run in runs:
                 _draw_curve(axis, run, f"{part}_mean", from_first_epoch=True)
             logarithmic(axis)
-        for axis in row:  # once the shared limits are final
-            _name_ends(axis)
-        row[0].set_ylabel(f"{part}: {NATS}")
-    for (above, below), runs in zip(axes.T, variants, strict=True):
-        above.set_title(choice(runs[0].settings), fontsize=9)
-        below.set_xlabel("epoch (logarithmic)")
+        column[0].set_title(choice(runs[0].settings), fontsize=9)
+        column[1].set_xlabel("epoch (logarithmic)")
+    axes[0, 0].set_ylabel(f"train: {NATS}")
+    axes[1, 0].set_ylabel(f"test: {NATS}")
+    for axis in axes.flat:  # once the shared limits are final
+        _name_ends(axis)
     _legend(figure, axes[0, 0])
     every = [run for runs in variants for run in runs]
     headline(figure, f"{model_of(every[0])}: other choices", describe_runs(every, paper_budget))
@@ -146,9 +145,8 @@ def overfitting(runs, paper_budget):
             best = table.loc[table.valid_mean.idxmax()]
             axis.axvline(best.epoch, color="0.6", lw=0.8)
             axis.plot(best.epoch, best.test_mean, **star, zorder=5)
-        axis.set_title(label_of(run))
         logarithmic(axis)
-        axis.set_xlabel("epoch (logarithmic)")
+        axis.set(title=label_of(run), xlabel="epoch (logarithmic)")
     axes[0, 0].set_ylabel(NATS)
     names = {"train": "train", "valid": "validation", "test": "test"}
     styles = {names[part]: {"color": "0.3", "ls": dash, "lw": 1.5} for part, dash in dashes.items()}
@@ -167,8 +165,7 @@ def trial_curves(run):
         for _, trial in run.curve.groupby("trial"):
             axis.plot(trial.epoch, likelihoods(trial, part), color=color, lw=0.8, alpha=0.6)
         axis.plot(table.epoch, table[f"{part}_mean"], color="0.2", lw=2, ls="--", label="mean")
-        axis.set_title(name)
-        axis.set_xlabel("epoch")
+        axis.set(title=name, xlabel="epoch")
         axis.legend(loc="lower right")
     axes[0, 0].set_ylabel(NATS)
     figure.tight_layout()

@@ -93,16 +93,8 @@ def sensitivity_map(sweeps, tables):
 def _heat(axis, table, places, value, bounds, row_name="{:g}".format, outlined=()):
     """A column of a table of settings as coloured cells, crossed out where trials diverged.
 
-    Parameters
-    ----------
-    places : tuple of str
-        The columns that give the row and the column of a cell.
-    value : str
-        The column that is shown: nats, or ``share``, in per cent and not crossed out.
-    bounds : tuple of float
-        The ends of the colours.
-    outlined : sequence
-        What the settings in a frame have as the table's index.
+    ``places`` are the columns that give a cell's row and column, ``bounds`` the ends of the
+    colours, ``outlined`` the index of the settings in a frame. ``value`` is in nats, or "share".
     """
     cells = table.pivot(index=places[0], columns=places[1], values=value)
     share = value == "share"
