@@ -8,7 +8,7 @@ sweeps    tuning and sensitivity
 tables    any table; the verdicts on the claims
 """
 
-from .captions import budget_note, choice, describe_runs, origin_line, refuted_lines, span
+from .captions import budget_note, choice, describe_runs, label_of, model_of, origin_line, span
 from .curves import (
     ablation_curves,
     known_rates,
@@ -20,4 +20,14 @@ from .curves import (
 from .images import filters, hidden_modes, reconstructions, sample_grids, tile
 from .style import STYLES, plt, save
 from .sweeps import sensitivity_map, sweep_curves, tuning_map
-from .tables import measurement_table, rule_text, save_table, verdict_table
+from .tables import (
+    cost_table,
+    measurement_table,
+    read_measurements,
+    rule_text,
+    save_table,
+    seconds_text,
+    timing_table,
+    verdict_table,
+    with_interval,
+)

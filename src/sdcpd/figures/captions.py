@@ -1,72 +1,88 @@
-"""What a figure says of its runs on its face: device, date, budget, refuted estimates."""
+"""What a figure says of its runs on its face: model, device, date, budget, doubtful estimates."""
 
 import numpy as np
 
 from ..algorithms import LABELS
 from ..data import title_of
+from ..likelihood import MIN_ESS
 from ..study.compare import summarize
+
+_BUDGET = {  # with the number, and the s of a plural
+    "trials": "{} trial{}",
+    "epochs": "{} epoch{}",
+    "n_temperatures": "AIS with {} temperature{}",
+    "n_particles": "{} AIS particle{}",
+}
 
 
 def describe_runs(runs, paper_budget):
-    """The lines under a figure's title: device, date and budget."""
-    diverged = sum(int((run.curve.status == "diverged").sum()) for run in runs)
-    lines = [origin_line(runs)]
-    notes = {}
+    """The lines under a figure's title: device, date, budget, and what is doubtful."""
+    lines, labels_of = [origin_line(runs)], {}
     for run in runs:
-        label = LABELS[run.settings["algorithm"]]
-        notes.setdefault(budget_note(run, paper_budget), []).append(label)
-    for note, labels in notes.items():  # one, unless some runs are archived and some are not
+        labels_of.setdefault(budget_note(run, paper_budget), []).append(label_of(run))
+    for note, labels in labels_of.items():  # one, unless some runs are archived and some are not
         if note:
-            lines.append(note if len(notes) == 1 else f"{', '.join(labels)}: {note}")
+            lines.append(note if len(labels_of) == 1 else f"{', '.join(labels)}: {note}")
+    diverged = sum(int((run.curve.status == "diverged").sum()) for run in runs)
     if diverged:
         lines.append(f"{diverged} diverged trial{'s' if diverged > 1 else ''} left out.")
-    return lines + refuted_lines(runs)
+    return lines + _doubts(runs)
 
 
 def budget_note(run, paper_budget):
     """Where a run spent less than the paper, in words; empty where it did not."""
-    settings, less = run.settings, []
-    if settings["trials"] < paper_budget["trials"]:
-        plural = "s" if settings["trials"] > 1 else ""
-        less.append(f"{settings['trials']} trial{plural} (paper: {paper_budget['trials']})")
-    if settings["epochs"] < paper_budget["epochs"]:
-        plural = "s" if settings["epochs"] != 1 else ""
-        less.append(f"{settings['epochs']:.10g} epoch{plural} (paper: {paper_budget['epochs']:,})")
-    ours, papers = settings["ais"], paper_budget["ais"]
-    if ours and papers and ours["n_temperatures"] < papers["n_temperatures"]:
-        paper = f"{papers['n_temperatures']:,}"
-        less.append(f"AIS with {ours['n_temperatures']:,} temperatures (paper: {paper})")
-    if ours and papers and ours["n_particles"] < papers["n_particles"]:
-        less.append(f"{ours['n_particles']} AIS particles (paper: {papers['n_particles']})")
+    budgets = run.settings, paper_budget
+    ours, papers = (budget | (budget["ais"] or {}) for budget in budgets)
+    less = [
+        f"{words.format(f'{ours[name]:,.10g}', '' if ours[name] == 1 else 's')} "
+        f"(paper: {papers[name]:,})"
+        for name, words in _BUDGET.items()
+        if name in ours and name in papers and ours[name] < papers[name]
+    ]
     return f"Reduced budget: {'; '.join(less)}." if less else ""
 
 
-def refuted_lines(runs):
-    """Where a bound on log Z refutes plain AIS: by how much at most, in a line or none."""
-    found = []
+def _doubts(runs):
+    """Whose plain AIS has a low effective sample size, and whose is refuted by a bound on log Z."""
+    weak, refuted, lines = [], [], []
     for run in runs:
         table = summarize(run)
-        worst = table[table.refuted_by > 0]
-        if len(worst):
-            row = worst.loc[worst.refuted_by.idxmax()]
-            label = LABELS[run.settings["algorithm"]]
-            found.append(f"{label} at least {row.refuted_by:.0f} nats at epoch {row.epoch:g}")
-    if not found:
-        return []
-    return [f"Plain AIS is refuted, its log-likelihood too high: {'; '.join(found)}."]
+        if (table.ess < MIN_ESS).any():
+            weak.append(label_of(run))
+        if (table.refuted_by > 0).any():
+            worst = table.loc[table.refuted_by.idxmax()]
+            nats = f"at least {worst.refuted_by:.0f} nats at epoch {worst.epoch:g}"
+            refuted.append(f"{label_of(run)} {nats}")
+    if weak:
+        names = ", ".join(dict.fromkeys(weak))
+        lines.append(f"Plain AIS at times has an effective sample size below {MIN_ESS}: {names}.")
+    if refuted:
+        too_high = "; ".join(refuted)
+        lines.append(f"Plain AIS is refuted, its log-likelihood too high: {too_high}.")
+    return lines
 
 
 def origin_line(runs):
     """Device and date of runs, and whether they come from the archive."""
     places = []
     for archived in (False, True):
-        own = [run for run in runs if run.archived == archived]
-        if own:
-            devices = sorted({run.provenance["device"] for run in own})
-            dates = sorted({run.wall["finished"][:10] for run in own})
+        there = [run for run in runs if run.archived == archived]
+        if there:
+            devices = sorted({run.provenance["device"] for run in there})
+            dates = sorted({run.wall["finished"][:10] for run in there})
             when = " to ".join(dict.fromkeys((dates[0], dates[-1])))
             places.append(f"{'archived runs: ' if archived else ''}{' and '.join(devices)}, {when}")
     return "; ".join(places)
+
+
+def label_of(run):
+    """The paper's name of a run's algorithm."""
+    return LABELS[run.settings["algorithm"]]
+
+
+def model_of(run):
+    """The dataset and the size of a run's models, in words."""
+    return f"{title_of(run.settings['dataset'])}, {run.settings['n_hidden']} hidden units"
 
 
 def choice(settings):

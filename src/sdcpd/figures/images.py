@@ -6,8 +6,8 @@ from ..algorithms import LABELS
 from ..data import title_of
 from ..likelihood import refuted
 from ..runs.archive import best_trial
-from .captions import describe_runs
-from .style import STYLES, headline, mpl, plt
+from .captions import describe_runs, label_of
+from .style import STYLES, bottom_legend, headline, plt
 
 
 def sample_grids(runs, images, image_shape, paper_budget, n_steps):
@@ -20,7 +20,7 @@ def sample_grids(runs, images, image_shape, paper_budget, n_steps):
     """
     figure, axes = plt.subplots(1, len(runs), figsize=(2.1 * len(runs), 3.4))
     for axis, run, states in zip(np.atleast_1d(axes), runs, images, strict=True):
-        axis.set_title(LABELS[run.settings["algorithm"]])
+        axis.set_title(label_of(run))
         axis.set_axis_off()
         if states is None:
             text = "diverged" if best_trial(run.curve) is None else "model not kept"
@@ -28,11 +28,11 @@ def sample_grids(runs, images, image_shape, paper_budget, n_steps):
             continue
         axis.imshow(tile(states, image_shape), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     n_images = max((len(states) for states in images if states is not None), default=0)
-    settings = runs[0].settings
-    title = f"{title_of(settings['dataset'])}: {n_images} images after {n_steps:,} Gibbs steps"
+    dataset, paper_steps = runs[0].settings["dataset"], paper_budget["samples"]["n_steps"]
     lines = describe_runs(runs, paper_budget)
-    if n_steps < paper_budget["samples"]["n_steps"]:
-        lines.append(f"Gibbs steps reduced (paper: {paper_budget['samples']['n_steps']:,}).")
+    if n_steps < paper_steps:
+        lines.append(f"Gibbs steps reduced (paper: {paper_steps:,}).")
+    title = f"{title_of(dataset)}: {n_images} images after {n_steps:,} Gibbs steps"
     headline(figure, title, lines)
     return figure
 
@@ -57,40 +57,44 @@ def hidden_modes(measured, images, real, image_shape, title, lines):
     pictures.text(0, -0.6, "mode", fontsize=8)
     pictures.text(1.15, -0.6, "last states of chains that began in noise", fontsize=8)
     for row, name in enumerate(names):
-        own, (color, marker) = measured[measured.algorithm == name], STYLES[name]
-        highest = (own.trusted_test + own.trusted_log_z - own.bound).min()
-        axis.plot(own.test, [row] * len(own), marker, mfc="white", color=color, ms=6)
-        axis.plot(own.trusted_test, [row] * len(own), "x", color=color, ms=6)
-        axis.plot(highest, row, "|", color="red", ms=16, mew=1.5)
-        if refuted(own.log_z, own.bound).any():
-            axis.plot([highest, own.test.max()], [row, row], color="red", lw=1, ls=":")
-        mode, *ends = images[name]
-        strip(pictures, [mode], image_shape, 0, row)
-        end = strip(pictures, ends, image_shape, 1.15, row)
-        shares = (100 * own[f].sum() / own.chains.sum() for f in ("from_images", "from_noise"))
-        text = "ending in the mode:\n{:.0f} % from images\n{:.0f} % from noise".format(*shares)
+        of_algorithm = measured[measured.algorithm == name]
+        _draw_likelihoods(axis, of_algorithm, row, *STYLES[name])
+        strip(pictures, images[name][:1], image_shape, 0, row)
+        end = strip(pictures, images[name][1:], image_shape, 1.15, row)
+        counts = of_algorithm[["from_images", "from_noise", "chains"]].sum()
+        text = (
+            f"ending in the mode:\n{100 * counts.from_images / counts.chains:.0f} % from images\n"
+            f"{100 * counts.from_noise / counts.chains:.0f} % from noise"
+        )
         pictures.text(end + 0.15, row, text, va="center", fontsize=7.5)
-    text, at = "real test images", end + 0.15
-    if real is None:
-        text, at = "real test images: the data are not at hand", 1.15
-    else:
-        strip(pictures, real, image_shape, 1.15, n)
+    text, at = "real test images: the data are not at hand", 1.15
+    if real is not None:
+        text, at = "real test images", strip(pictures, real, image_shape, 1.15, n) + 0.15
     pictures.text(at, n, text, va="center", fontsize=7.5)
     pictures.set(xlim=(0, end + 2.6), aspect="equal", anchor="W", frame_on=False, xticks=[])
     pictures.tick_params(left=False, labelleft=False)
     pictures.grid(False)
     axis.set(yticks=range(n), yticklabels=[LABELS[name] for name in names], ylim=(n + 0.5, -0.5))
     axis.set_xlabel("test: average log-likelihood (nats)")
-    line = mpl.lines.Line2D
-    handles = [
-        line([], [], color="0.3", marker="o", mfc="white", lw=0),
-        line([], [], color="0.3", marker="x", lw=0),
-        line([], [], color="red", marker="|", ms=12, mew=1.5, lw=0),
-    ]
-    labels = ["plain AIS", "trusted estimate", "at most, by the bound on log Z"]
-    figure.legend(handles, labels, loc="lower left", ncols=3, fontsize=8)
+    bar = {"color": "red", "marker": "|", "ms": 12, "mew": 1.5, "lw": 0}
+    styles = {
+        "plain AIS": {"color": "0.3", "marker": "o", "mfc": "white", "lw": 0},
+        "trusted estimate": {"color": "0.3", "marker": "x", "lw": 0},
+        "at most, by the bound on log Z": bar,
+    }
+    bottom_legend(figure, styles, loc="lower left")
     headline(figure, title, lines)
     return figure
+
+
+def _draw_likelihoods(axis, measured, row, color, marker):
+    """Of one algorithm: plain AIS, the trusted estimate, and what the bound allows."""
+    at_most = (measured.trusted_test + measured.trusted_log_z - measured.bound).min()
+    axis.plot(measured.test, [row] * len(measured), marker, mfc="white", color=color, ms=6)
+    axis.plot(measured.trusted_test, [row] * len(measured), "x", color=color, ms=6)
+    axis.plot(at_most, row, "|", color="red", ms=16, mew=1.5)
+    if refuted(measured.log_z, measured.bound).any():
+        axis.plot([at_most, measured.test.max()], [row, row], color="red", lw=1, ls=":")
 
 
 def filters(snapshots, image_shape):
@@ -134,13 +138,13 @@ def tile(images, image_shape, gap=0.5):
     """Images (N, m) as one square picture with grey gaps between them."""
     rows, columns = image_shape
     side = int(np.ceil(np.sqrt(len(images))))
-    border = 1
-    picture = np.full((side * (rows + border) + border, side * (columns + border) + border), gap)
-    for index, image in enumerate(images):
-        top = border + (index // side) * (rows + border)
-        left = border + (index % side) * (columns + border)
-        picture[top : top + rows, left : left + columns] = image.reshape(image_shape)
-    return picture
+    cells = np.full(
+        (side**2, rows + 1, columns + 1), gap
+    )  # each with the gap above and to the left
+    cells[: len(images), 1:, 1:] = np.reshape(images, (-1, rows, columns))
+    cells = cells.reshape(side, side, rows + 1, columns + 1).swapaxes(1, 2)
+    picture = cells.reshape(side * (rows + 1), side * (columns + 1))
+    return np.pad(picture, ((0, 1), (0, 1)), constant_values=gap)
 
 
 def strip(axis, images, image_shape, left, row):

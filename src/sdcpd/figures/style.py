@@ -35,6 +35,7 @@ mpl.rcParams.update(
         "savefig.dpi": 200,
     }
 )
+NATS = "average log-likelihood (nats)"
 STYLES = {name: algorithm.style for name, algorithm in ALGORITHMS.items()}
 
 
@@ -46,6 +47,7 @@ def save(figure, stem):
 
 
 def headline(figure, title, lines):
+    """Put a title and lines of text above all axes, and the axes below them."""
     height = figure.get_figheight()
     top = 0.2 + 0.26 + 0.17 * len(lines)  # inches
     figure.tight_layout(rect=(0, 0.32 / height, 1, 1 - top / height))
@@ -53,6 +55,14 @@ def headline(figure, title, lines):
     figure.text(0.01, 1 - 0.36 / height, "\n".join(lines), fontsize=8.5, color="0.3", va="top")
 
 
+def bottom_legend(figure, styles, handles=(), loc="lower center"):
+    """Below all axes the handles, which have labels, and a line for each label of ``styles``."""
+    lines = [mpl.lines.Line2D([], [], label=label, **style) for label, style in styles.items()]
+    lines = [*handles, *lines]
+    figure.legend(handles=lines, loc=loc, ncols=len(lines), fontsize=8)
+
+
 def logarithmic(axis):
+    """A logarithmic axis of epochs, with plain numbers."""
     axis.set_xscale("log")
     axis.xaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:g}"))

@@ -129,7 +129,10 @@ class Classifier:
         if self.trained_on is not self.nearest:
             _, distance = self.trained_on(images)
         counts = np.bincount(self.labelled.train_classes[nearest])
-        shown = {"entropy": float(entr(counts / counts.sum()).sum()), "largest": float(counts.max() / counts.sum())}
+        shown = {
+            "entropy": float(entr(counts / counts.sum()).sum()),
+            "largest": float(counts.max() / counts.sum()),
+        }
         return shown | {"distance": float(distance.mean())}
 
     def accuracy(self):
