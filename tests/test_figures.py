@@ -38,12 +38,6 @@ def fast(monkeypatch):
     plt.close("all")
 
 
-@pytest.fixture
-def layout(fast, monkeypatch):
-    """The real layout after all."""
-    monkeypatch.setattr(plt.Figure, "tight_layout", TIGHT_LAYOUT)
-
-
 def test_settings_of_the_user_do_not_matter(tmp_path):
     """Wherever they lie, and whatever is wrong with them."""
     for folder in ("cwd", "named", "config", "home/.config/matplotlib"):
@@ -207,10 +201,7 @@ def test_budget_note_of_an_exact_experiment():
 def test_describe_runs():
     assert figures.describe_runs([make_run(), make_run("pcd")], PAPER) == ["CPU test, 2026-01-02"]
     lines = figures.describe_runs([make_run("pcd"), diverging_run()], LONG)
-    assert lines[1:] == [
-        "Reduced budget: 4 epochs (paper: 200).",
-        "2 diverged trials left out.",
-    ]
+    assert lines[1:] == ["Reduced budget: 4 epochs (paper: 200).", "2 diverged trials left out."]
     other = make_run("cg", curve=[(0, 0, -1.0, "ok"), (0, 2, np.nan, "diverged")])
     other.provenance["device"], other.wall["finished"] = "GPU test", "2026-01-05T00:00:00"
     assert figures.describe_runs([other, make_run()], PAPER) == [
@@ -225,33 +216,25 @@ def test_describe_runs():
 
 
 def test_different_budgets_in_one_figure_are_each_stated():
-    paper = make_run("cd", epochs=4), make_run("pcd", epochs=4)
-    assert len(figures.describe_runs(paper, PAPER)) == 1
-    shorter = [*paper, make_run("cg", epochs=2), make_run("sdcp", epochs=2)]
-    (_, note) = figures.describe_runs(shorter, PAPER)
-    assert note == "CG, S-DCP: Reduced budget: 2 epochs (paper: 4)."
-    (_, note) = figures.describe_runs(shorter[2:], PAPER)
-    assert note == "Reduced budget: 2 epochs (paper: 4)."
+    shorter = [make_run("cd"), *(make_run(name, epochs=2) for name in ("cg", "sdcp"))]
+    for runs, whose in ((shorter, "CG, S-DCP: "), (shorter[1:], "")):
+        (_, note) = figures.describe_runs(runs, PAPER)
+        assert note == f"{whose}Reduced budget: 2 epochs (paper: 4)."
 
 
 def test_archived_runs_are_called_so():
     here, kept = make_run(), make_run("cg")._replace(archived=True)
-    assert figures.origin_line([here]) == "CPU test, 2026-01-02"
     assert figures.origin_line([kept]) == "archived runs: CPU test, 2026-01-02"
     both = figures.origin_line([kept, here])
     assert both == "CPU test, 2026-01-02; archived runs: CPU test, 2026-01-02"
 
 
-def test_every_dataset_has_a_name_of_its_own():
+def test_data_in_words():
     titles = [entry["title"] for entry in data.catalogue.catalogue()["datasets"].values()]
     assert len({*titles, "own.npz"}) == len(titles) + 1 and data.title_of("a/own.npz") == "own.npz"
-
-
-def test_choice_in_words():
     choice = figures.choice({"dataset": "mnist_fresh", "batch_size": 200, "n_hidden": 500})
     assert choice == "MNIST, binarized anew at every visit, batch 200"
-    choice = figures.choice({"dataset": "caltech101_silhouettes", "batch_size": 100})
-    assert choice == "CalTech 101 Silhouettes, batch 100"
+    assert figures.model_of(make_run(dataset="mnist")) == "MNIST, 4 hidden units"
 
 
 # ------------------------------------------------------------------------------ figures
@@ -302,8 +285,10 @@ def test_likelihood_curves(dataset, parts):
     assert data.title_of(dataset) in words_of(figure)[0]
 
 
-def test_band_is_the_interval_of_the_mean():
+def test_band_is_the_interval_of_the_mean_of_trials_that_have_not_diverged():
     figure = figures.likelihood_curves([diverging_run()], PAPER)
+    assert line_of(figure.axes[0], "cd").get_ydata().tolist() == [-7.5, -6, -4]
+    assert "2 diverged trials left out." in words_of(figure)
     (band,) = figure.axes[0].collections
     heights = band.get_paths()[0].vertices[:, 1]
     # The widest is at the second point, with two trials; the last, with one, has none.
@@ -330,14 +315,9 @@ def test_shorter_run_is_drawn_on_a_logarithmic_axis(shorter, with_published):
     assert ("Reduced budget" in " ".join(words_of(figure))) == shorter
 
 
-def test_diverged_trials_are_left_out_and_counted():
-    figure = figures.likelihood_curves([diverging_run(), make_run("pcd")], PAPER)
-    assert line_of(figure.axes[0], "cd").get_ydata().tolist() == [-7.5, -6, -4]
-    assert "2 diverged trials left out." in words_of(figure)
-
-
-def test_words_do_not_cover_the_axes(layout):
+def test_words_do_not_cover_the_axes(monkeypatch):
     """Above the axes the title and its lines, below them the legend."""
+    monkeypatch.setattr(plt.Figure, "tight_layout", TIGHT_LAYOUT)
     low = diverging_run()
     low.curve["ess"] = 1
     published = figures.published(REFERENCE / "published_curves_2019.csv", figure=1)
@@ -584,23 +564,17 @@ def test_overfitting(trials):
     ]
 
 
-def test_overfitting_where_all_trials_have_diverged():
-    """One algorithm's panel stays empty; the others are drawn, and the trials counted."""
-    diverged = overfitted("pcd")
+def test_overfitting_where_all_trials_have_diverged_or_there_is_no_validation():
+    """A panel stays empty, or says so; the others are drawn."""
+    diverged, run = overfitted("pcd"), overfitted("cg")
     diverged.curve.loc[diverged.curve.epoch > 0, "status"] = "diverged"
-    curve = diverged.curve[diverged.curve.epoch <= 1]
-    figure = figures.overfitting([diverged._replace(curve=curve), overfitted("cg")], PAPER)
-    empty, drawn = figure.axes
-    assert not any(len(line.get_xdata()) for line in empty.lines) and len(drawn.lines) == 5
-    assert words_of(figure)[-1] == "3 diverged trials left out."
-
-
-def test_overfitting_of_a_run_without_validation_says_so():
-    run = overfitted()
+    diverged = diverged._replace(curve=diverged.curve[diverged.curve.epoch <= 1])
     bare = run._replace(curve=run.curve.drop(columns="valid"))
-    one, other = figures.overfitting([run, bare], LONG).axes
-    assert say(other) == ["no validation likelihood"] and say(one) == []
-    assert len(other.lines) == 2
+    figure = figures.overfitting([diverged, run, bare], PAPER)
+    assert not any(len(line.get_xdata()) for line in figure.axes[0].lines)
+    assert [len(axis.lines) for axis in figure.axes[1:]] == [5, 2]
+    assert [say(axis) for axis in figure.axes] == [[], [], ["no validation likelihood"]]
+    assert words_of(figure)[-1] == "3 diverged trials left out."
 
 
 @pytest.mark.parametrize("diverged", [0, 1, 2])
@@ -774,27 +748,15 @@ CLAIM = {"id": 5, "claim": "faster", "measure": "epochs_saved", "holds_if": {"ab
 
 def measured(**columns):
     """Three measurements of one claim as published, against CD, CG and S-DCP."""
-    table = pd.DataFrame(
-        {
-            "id": "5",
-            "measure": "epochs_saved",
-            "experiment": "mnist",
-            "n_hidden": 500,
-            "part": "test",
-            "detail": "1 nat below",
-            "one": "sdcp_d",
-            "other": ["cd", "cg", "sdcp"],
-            "setting": "as published",
-            "paper": [0.4, 0.3, np.nan],
-            "ours": [0.5, 0.1, 0.3],
-            "low": [0.4, -np.inf, 0.2],
-            "high": [0.6, 0.2, 0.4],
-            "trials": 4,
-            "outcome": ["holds", "fails", "undecided"],
-            "note": "",
-        }
-    )
-    return table.assign(**columns)
+    alike = {"id": "5", "measure": "epochs_saved", "experiment": "mnist", "n_hidden": 500}
+    alike |= {"part": "test", "detail": "1 nat below", "one": "sdcp_d", "setting": "as published"}
+    rows = [
+        ("cd", 0.4, 0.5, 0.4, 0.6, "holds"),
+        ("cg", 0.3, 0.1, -np.inf, 0.2, "fails"),
+        ("sdcp", np.nan, 0.3, 0.2, 0.4, "undecided"),
+    ]
+    table = pd.DataFrame(rows, columns=["other", "paper", "ours", "low", "high", "outcome"])
+    return table.assign(**alike | {"trials": 4, "note": ""} | columns)
 
 
 def verdict_of(table):
@@ -807,9 +769,6 @@ def test_verdict_shows_what_speaks_most_against_the_claim():
     assert row["as published"] == "10 % [never, 20 %] vs CG, 1 nat below"
     assert row.paper == "30 % vs CG, 1 nat below"
     assert row.dataset == "MNIST" and row["holds if"] == "above 25 %" and row.tuned == ""
-
-
-def test_verdict_says_why_nothing_was_measured():
     nothing = {"ours": np.nan, "low": np.nan, "high": np.nan, "trials": 0}
     row = verdict_of(measured(**nothing, outcome="not run", note="run with 1 trial only"))
     assert row["as published"] == "run with 1 trial only"

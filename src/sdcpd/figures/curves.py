@@ -232,12 +232,14 @@ def _name_ends(axis):
     lines.sort(key=lambda line: line.get_ydata()[-1])
     axis.get_ylim()  # brings the limits up to date
     to_axes = axis.transData + axis.transAxes.inverted()
-    ends = [line.get_xydata()[-1] for line in lines]
-    places = _move_apart([to_axes.transform(end)[1] for end in ends], gap=0.065)
-    for line, end, place in zip(lines, ends, places, strict=True):
+    last_points = [line.get_xydata()[-1] for line in lines]
+    places = _move_apart(
+        [to_axes.transform(last_point)[1] for last_point in last_points], gap=0.065
+    )
+    for line, last_point, place in zip(lines, last_points, places, strict=True):
         axis.annotate(
             line.get_label(),
-            end,
+            last_point,
             (1.03, place),
             textcoords="axes fraction",
             fontsize=7.5,

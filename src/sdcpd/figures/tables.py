@@ -141,10 +141,10 @@ def verdict_table(verdicts, measured, claims):
     """
     about = {str(claim["id"]): claim for claim in claims}
     rows = []
-    for row in verdicts.itertuples():
-        same = (measured.id == row.id) & (measured.experiment == row.experiment)
-        same &= measured.n_hidden.fillna(0) == (0 if pd.isna(row.n_hidden) else row.n_hidden)
-        of_claim, claim = measured[same], about[row.id]
+    # the groups of which each verdict is made, in the same order
+    groups = measured.groupby(["id", "experiment", "n_hidden"], sort=False, dropna=False)
+    for row, (_, of_claim) in zip(verdicts.itertuples(), groups, strict=True):
+        claim = about[row.id]
         shown = {"no.": row.id, "claim": claim["claim"], "dataset": _dataset(row)}
         shown["holds if"] = rule_text(claim)
         worst = _decisive(of_claim, claim, "paper")
@@ -200,8 +200,8 @@ def _ours(row):
     if not row.trials:
         return row.note
     known = row.trials > 1 and row.low != row.high
-    ends = (row.low, row.high) if known else (np.nan, np.nan)
-    return with_interval(lambda value: _text(value, row.measure), row.ours, *ends)
+    interval = (row.low, row.high) if known else (np.nan, np.nan)
+    return with_interval(lambda value: _text(value, row.measure), row.ours, *interval)
 
 
 def _paper(row):
