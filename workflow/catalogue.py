@@ -39,6 +39,7 @@ PARTS = {
     "Overfitting": ("overfitting", "svg"),
     "Other choices about the data": ("ablation", "svg"),
     "Modes that plain AIS does not see": ("hidden_modes", "svg"),
+    "When plain AIS begins to fail": ("refuted", "svg"),
     "An archived run trained again": ("replay", "csv"),
     "Validation": ("validation", "csv"),
     "Validation against published curves": ("validation_2017", "svg"),
@@ -84,7 +85,7 @@ class Catalogue:
         self.archived_timing = timing if self.uses_archive and Path(timing).exists() else None
         self.items = self._curves() | self._samples() | self._grids() | self._sensitivity()
         self.items |= self._hidden_modes() | self._quality() | self._overfitting()
-        self.items |= self._ablations() | self._single()
+        self.items |= self._refuted() | self._ablations() | self._single()
 
     def of(self, kind):
         """The names of a kind of figure or table."""
@@ -413,6 +414,29 @@ class Catalogue:
         what = self.model("caltech", n), of_runs(parameters["runs"]), parameters
         return {"figS_overfitting_caltech": Item("overfitting", "Overfitting", *what)}
 
+    def _refuted(self):
+        """When plain AIS begins to fail, in every group of hyperparameters that there is."""
+        found = {}
+        for experiment in LARGE:
+            name, n = f"figS_refuted_{experiment}", self.first_size(experiment)
+            groups = {}
+            for group in ("as_published", *TUNED, "lambda_0.9"):
+                known = experiments.algorithms_of(self.groups, group, experiment, n)
+                names = [a for a in self.experiments[experiment]["algorithms"] if a in known]
+                groups[group] = [self.run(experiment, a, n, group) for a in names]
+            groups = {group: folders for group, folders in groups.items() if folders}
+            if groups:
+                folders = sum(groups.values(), [])
+                parameters = {
+                    "groups": groups,
+                    "paper_budget": self.paper_budget(experiment),
+                    "output": f"figures/{name}",
+                }
+                default = all(folder.startswith(ARCHIVE) for folder in folders)
+                what = self.model(experiment, n), of_runs(folders), parameters, default
+                found[name] = Item("refuted", "When plain AIS begins to fail", *what)
+        return found
+
     def _ablations(self):
         """The other choices about the data, beside each other."""
         found = {}
@@ -583,6 +607,7 @@ def folders_in(parameters):
         *parameters.get("runs", []),
         *parameters.get("step_matched", []),
         *sum(parameters.get("variants", []), []),
+        *sum(parameters.get("groups", {}).values(), []),
     ]
     sweeps = parameters.get("sweeps", [])
     return [*found, *(sweeps.values() if isinstance(sweeps, dict) else sweeps)]

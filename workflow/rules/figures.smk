@@ -100,6 +100,16 @@ use rule curves as overfitting with:
         name=one_of("overfitting"),
 
 
+use rule curves as refuted with:
+    input:
+        **made_from("refuted"),
+    output:
+        **figure("Hidden modes", "refuted"),
+        table="figures/{name}.csv",
+    wildcard_constraints:
+        name=one_of("refuted"),
+
+
 use rule samples as replay with:
     input:
         **made_from("replay"),

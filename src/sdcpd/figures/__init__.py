@@ -15,6 +15,7 @@ from .curves import (
     likelihood_curves,
     overfitting,
     published,
+    refuted_over_epochs,
     trial_curves,
 )
 from .images import filters, hidden_modes, reconstructions, sample_grids, tile

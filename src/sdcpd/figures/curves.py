@@ -5,8 +5,8 @@ import pandas as pd
 
 from ..algorithms import LABELS
 from ..likelihood import likelihoods
-from ..study.compare import parts_of, summarize
-from .captions import choice, describe_runs, label_of, model_of
+from ..study.compare import missed_by_plain, parts_of, summarize
+from .captions import budget_note, choice, describe_runs, label_of, model_of, origin_line
 from .style import NATS, STYLES, bottom_legend, headline, logarithmic, plt
 
 GROUP_NAMES = {
@@ -152,6 +152,46 @@ def overfitting(runs, paper_budget):
     styles = {names[part]: {"color": "0.3", "ls": dash, "lw": 1.5} for part, dash in dashes.items()}
     bottom_legend(figure, styles | {"test at the best epoch on validation": star | {"lw": 0}})
     headline(figure, f"{model_of(runs[0])}: overfitting", describe_runs(runs, paper_budget))
+    return figure
+
+
+def refuted_over_epochs(groups, paper_budget):
+    """By how much plain AIS fails while models learn: trusted minus plain log Z, a panel a group.
+
+    Parameters
+    ----------
+    groups : dict
+        Name of the hyperparameters -> list of runs.Run. Filled: a bound refutes plain AIS.
+    """
+    columns = min(3, len(groups))
+    rows = -(-len(groups) // columns)
+    size = max(3.6 * columns, 8), 2.8 * rows + 1
+    figure, axes = plt.subplots(
+        rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False
+    )
+    for axis in axes.flat[len(groups) :]:
+        axis.set_axis_off()
+    handles = {}
+    for axis, (group, runs) in zip(axes.flat, groups.items(), strict=False):
+        for run in runs:
+            color, marker = STYLES[run.settings["algorithm"]]
+            how = {"color": color, "marker": marker, "ms": 5, "label": label_of(run)}
+            table = missed_by_plain(run)
+            (line,) = axis.plot(table.epoch, table.missed, mfc="white", lw=1.2, **how)
+            handles.setdefault(label_of(run), line)
+            table = table[table.refuted.astype(bool)]
+            axis.plot(table.epoch, table.missed, lw=0, **how)
+        axis.set_yscale("symlog", linthresh=1)
+        axis.set_title(group.replace("_", " "))
+        axis.xaxis.set_tick_params(labelbottom=True)
+        axis.set_xlabel("epoch")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("log Z, trusted − plain (nats)")
+    filled = {"filled: refuted by the bound": GREY | {"marker": "o", "lw": 0}}
+    bottom_legend(figure, filled, [*handles.values()])
+    every = [run for runs in groups.values() for run in runs]
+    lines = dict.fromkeys([origin_line(every), *(budget_note(run, paper_budget) for run in every)])
+    headline(figure, f"{model_of(every[0])}: when plain AIS fails", [*filter(None, lines)])
     return figure
 
 

@@ -120,6 +120,24 @@ def early_stopping(run):
     return pd.DataFrame(rows, columns=["trial", "epoch", *PARTS, "train_end", "test_end"])
 
 
+def missed_by_plain(run):
+    """What plain AIS misses of log Z where both estimates were made.
+
+    Returns
+    -------
+    DataFrame
+        epoch, missed (nats by which the trusted log Z is above that of plain AIS, mean over
+        trials) and refuted, whether the bound says so in any trial.
+    """
+    curve = run.curve[run.curve.status == "ok"]
+    if "trusted_log_z" not in curve:
+        return pd.DataFrame(columns=["epoch", "missed", "refuted"])
+    curve = curve[curve.log_z.notna() & curve.trusted_log_z.notna()]
+    curve = curve.assign(missed=curve.trusted_log_z - curve.log_z)
+    curve["refuted"] = refuted(curve.log_z, curve.bound)
+    return curve.groupby("epoch", as_index=False).agg({"missed": "mean", "refuted": "max"})
+
+
 def until(run, epochs=np.inf, trials=None):
     """The run as far as ``epochs``, with its first ``trials`` (all): beside a shorter one."""
     numbers = sorted(set(run.curve.trial))[:trials]
