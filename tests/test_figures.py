@@ -564,6 +564,31 @@ def test_overfitting(trials):
     ]
 
 
+def both_estimates(algorithm, missed, bound):
+    """A run whose trusted log Z is so much above the plain one at each epoch but the start."""
+    run = make_run(algorithm, "caltech101_silhouettes", trials=1)
+    epochs = run.curve.epoch
+    trusted = (5.0 + epochs.map({0: 0.0} | missed)).where(epochs > 0)  # not made at the start
+    return run._replace(curve=run.curve.assign(log_z=5.0, trusted_log_z=trusted, bound=5.0 + bound))
+
+
+def test_refuted_over_epochs():
+    """Filled where the bound says so, a panel a group, nothing where both were not made."""
+    cd = both_estimates("cd", {1: 0.1, 2: 20.0, 4: 30.0}, bound=10.0)
+    pcd = both_estimates("pcd", {1: 0.0, 2: 0.1, 4: 0.2}, bound=-1.0)
+    groups = {"as_published": [cd, pcd], "tuned_speed": [pcd, make_run("sdcp", "mnist")]}
+    figure = figures.refuted_over_epochs(groups, LONG)
+    one, other = figure.axes
+    assert [axis.get_title() for axis in (one, other)] == ["as published", "tuned speed"]
+    of_cd, filled, of_pcd, none = one.lines
+    assert of_cd.get_xydata() == pytest.approx(np.array([[1, 0.1], [2, 20], [4, 30]]))
+    assert of_pcd.get_ydata() == pytest.approx([0, 0.1, 0.2]) and not len(none.get_xdata())
+    assert filled.get_xdata().tolist() == [1, 2, 4] and filled.get_linewidth() == 0
+    assert [len(line.get_xdata()) for line in other.lines] == [3, 0, 0, 0]
+    assert legend_of(figure) == ["CD", "PCD", "S-DCP", "filled: refuted by the bound"]
+    assert words_of(figure)[0] == "CalTech 101 Silhouettes, 4 hidden units: when plain AIS fails"
+
+
 def test_overfitting_where_all_trials_have_diverged_or_there_is_no_validation():
     """A panel stays empty, or says so; the others are drawn."""
     diverged, run = overfitted("pcd"), overfitted("cg")
