@@ -28,7 +28,8 @@ rule train:
     benchmark:
         f"logs/benchmarks/{SCALE}/{RUN_NAME}.tsv"
     wildcard_constraints:
-        experiment="|".join(n for n, e in config["experiments"].items() if not e["one_job"]) or "none",
+        experiment="|".join(n for n, e in config["experiments"].items() if not e["one_job"])
+        or "none",
         algorithm="[a-z_]+",
         n_hidden=r"\d+",
         group="[a-z0-9_.]+",
