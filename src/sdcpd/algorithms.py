@@ -100,15 +100,15 @@ def cg(theta, state, v, hyper, stream, engine=PLAIN):
     if state is None:
         state = Offsets(xp.zeros_like(theta.b) + hyper.train_mean, xp.full_like(theta.c, 0.5))
     mu = (1 - nu) * state.visible + nu * gradient_g.b
-    lam = (1 - nu) * state.hidden + nu * gradient_g.c
+    lambda_ = (1 - nu) * state.hidden + nu * gradient_g.c
 
     gradient = gradient_g.map(lambda g, f: g - f, gradient_f)
-    dW = gradient.W - lam[:, :, None] * gradient.b[:, None, :]
+    dW = gradient.W - lambda_[:, :, None] * gradient.b[:, None, :]
     dW -= gradient.c[:, :, None] * mu[:, None, :]
-    db = gradient.b - (lam[:, None, :] @ dW)[:, 0]
+    db = gradient.b - (lambda_[:, None, :] @ dW)[:, 0]
     dc = gradient.c - (dW @ mu[:, :, None])[..., 0]
     theta = engine.ascend(theta, hyper.learning_rate, Parameters(dW, db, dc))
-    return theta, Offsets(mu, lam)
+    return theta, Offsets(mu, lambda_)
 
 
 def sdcp(theta, state, v, hyper, stream, engine=PLAIN):

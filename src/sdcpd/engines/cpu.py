@@ -62,16 +62,18 @@ class CompiledEngine(Engine):
             self.run(self.kernels.ascend, x, learning_rate, x, g, f, _in_rows(new[-1]))
         return Parameters(*new)
 
-    def ascend_scaled(self, theta, learning_rate, gradient_g, gradient_f, hessian, weight, epsilon):
-        if hessian is None:  # with weight 0 the average is the estimate, whatever was before
-            hessian, weight = gradient_f, np.zeros_like(weight)
+    def ascend_scaled(
+        self, theta, learning_rate, gradient_g, gradient_f, hessian, lambda_hessian, epsilon
+    ):
+        if hessian is None:  # with λ_H = 0 the average is the estimate, whatever was before
+            hessian, lambda_hessian = gradient_f, np.zeros_like(lambda_hessian)
         new, averages = [], []
         for arrays in zip(theta, gradient_g, gradient_f, hessian, strict=True):
             x, g, f, H = map(_in_rows, arrays)
             new.append(np.empty(arrays[0].shape, np.float32))
             averages.append(np.empty(arrays[0].shape, np.float32))
             out = _in_rows(new[-1]), _in_rows(averages[-1])
-            scale = learning_rate, weight, epsilon
+            scale = learning_rate, lambda_hessian, epsilon
             self.run(self.kernels.ascend_scaled, x, *scale, x, g, f, H, *out)
         return Parameters(*new), Parameters(*averages)
 

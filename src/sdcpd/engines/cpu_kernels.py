@@ -285,13 +285,14 @@ def ascend(first, last, rate, W, g, f, out):
 
 
 @_kernel(fastmath={"contract"})
-def ascend_scaled(first, last, rate, weight, epsilon, W, g, f, H, out, average):
-    """average = weight · H + (1 − weight) · f(1 − f); out = W + rate · (g − f) / (average + ε)."""
+def ascend_scaled(first, last, rate, lambda_hessian, epsilon, W, g, f, H, out, average):
+    """average = λ_H H + (1 − λ_H) f(1 − f); out = W + rate · (g − f) / (average + ε)."""
     n_rows, width = W.shape[1:]
     for q in range(first, last):
         r, i = q // n_rows, q % n_rows
         for k in range(width):
             G = f[r, i, k]
-            h = weight[r] * H[r, i, k] + (float32(1) - weight[r]) * (G * (float32(1) - G))
+            new = (float32(1) - lambda_hessian[r]) * (G * (float32(1) - G))
+            h = lambda_hessian[r] * H[r, i, k] + new
             average[r, i, k] = h
             out[r, i, k] = W[r, i, k] + rate[r] * ((g[r, i, k] - G) / (h + epsilon[r]))

@@ -181,39 +181,32 @@ class SplitEngine(Engine):
         c, _, _ = self._ascend(theta.c, gradient_g.c, f.c, learning_rate)
         return SplitParameters(W, b, c, halves)
 
-    def ascend_scaled(self, theta, learning_rate, gradient_g, gradient_f, hessian, weight, epsilon):
+    def ascend_scaled(
+        self, theta, learning_rate, gradient_g, gradient_f, hessian, lambda_hessian, epsilon
+    ):
         old = hessian or Parameters(None, None, None)
-        scale = {"rate": learning_rate, "scaled": True, "weight": weight, "epsilon": epsilon}
-        W, H_W, halves = self._ascend(
-            theta.W, gradient_g.W, gradient_f.W, old=old.W, with_halves=True, **scale
-        )
-        b, H_b, _ = self._ascend(theta.b, gradient_g.b, gradient_f.b, old=old.b, **scale)
-        c, H_c, _ = self._ascend(theta.c, gradient_g.c, gradient_f.c, old=old.c, **scale)
+        g, f, rate, scale = gradient_g, gradient_f, learning_rate, (lambda_hessian, epsilon)
+        W, H_W, halves = self._ascend(theta.W, g.W, f.W, rate, (old.W, *scale), with_halves=True)
+        b, H_b, _ = self._ascend(theta.b, g.b, f.b, rate, (old.b, *scale))
+        c, H_c, _ = self._ascend(theta.c, g.c, f.c, rate, (old.c, *scale))
         return SplitParameters(W, b, c, halves), Parameters(H_W, H_b, H_c)
 
-    def _ascend(
-        self,
-        x,
-        g=None,
-        f=None,
-        rate=None,
-        scaled=False,
-        old=None,
-        weight=None,
-        epsilon=None,
-        with_halves=False,
-    ):
-        """The kernel of the same name: the new x, the new H and the halves, None where not made."""
+    def _ascend(self, x, g=None, f=None, rate=None, scale=None, with_halves=False):
+        """The kernel of the same name: the new x, the new H and the halves, None where not made.
+
+        ``scale`` is the old H, λ_H and ε.
+        """
         xp, n_replicas, m = self.xp, x.shape[0], x.shape[-1]
         n = x.shape[1] if x.ndim == 3 else 1
         result = x if g is None else xp.empty_like(x)
-        H = xp.empty_like(x) if scaled else None
+        H = xp.empty_like(x) if scale else None
         height, width, halves = n, m, None
         if with_halves:
             height, width = padded(n, PAD_HIDDEN), padded(m, PAD_VISIBLE)
             halves = xp.empty((n_replicas, height, 2, width), xp.float16)
         shape = n_replicas, n, m, height, width
-        inputs = x, g, f, old, rate, weight, epsilon
+        old, *scale = scale or (None, None, None)
+        inputs = x, g, f, old, rate, *scale
         self._launch("ascend", n_replicas * height * width, *inputs, *shape, result, H, halves)
         return result, H, halves
 

@@ -143,10 +143,10 @@ extern "C" __global__ void batch_means(const half* values, int n_replicas, int b
 }
 
 // x + rate * (g - f), or with H: x + rate * (g - f) / (H + epsilon), with
-// H = weight * old + (1 - weight) * f (1 - f); without f: x + rate * g. Arrays (R, n, m);
+// H = lambda_hessian * old + (1 - lambda_hessian) * f (1 - f); without f: x + rate * g. Arrays (R, n, m);
 // halves (R, n_padded, 2, m_padded) of the result, zero beyond n and m, unless null.
 extern "C" __global__ void ascend(const float* x, const float* g, const float* f, const float* old,
-                                  const float* rate, const float* weight, const float* epsilon,
+                                  const float* rate, const float* lambda_hessian, const float* epsilon,
                                   int n_replicas, int n, int m, int n_padded, int m_padded,
                                   float* result, float* H, half* halves) {
   long long index = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -160,7 +160,7 @@ extern "C" __global__ void ascend(const float* x, const float* g, const float* f
     if (g) {
       float G = f ? f[at] : 0.0f, change = g[at] - G;
       if (H) {
-        float estimate = G * (1 - G), lambda = old ? weight[replica] : 0.0f;
+        float estimate = G * (1 - G), lambda = old ? lambda_hessian[replica] : 0.0f;
         if (old) estimate = lambda * old[at] + (1 - lambda) * estimate;
         H[at] = estimate;
         change /= estimate + epsilon[replica];

@@ -77,15 +77,17 @@ class Engine:
             gradient_g = gradient_g.map(lambda g, f: g - f, gradient_f)
         return theta.map(lambda x, dx: x + each(learning_rate, dx) * dx, gradient_g)
 
-    def ascend_scaled(self, theta, learning_rate, gradient_g, gradient_f, hessian, weight, epsilon):
-        """θ + η (∇g − f̂′) / (H + ε), elementwise, with H ← weight · H + (1 − weight) · G(1 − G).
+    def ascend_scaled(
+        self, theta, learning_rate, gradient_g, gradient_f, hessian, lambda_hessian, epsilon
+    ):
+        """θ + η (∇g − f̂′) / (H + ε), elementwise, with H ← λ_H H + (1 − λ_H) G(1 − G).
 
         G is f̂′: its G(1 − G) is the new estimate of the Hessian's diagonal. ``hessian`` is None
         before the first, which is then H itself. Returns θ and H.
         """
         estimate = rbm.hessian_diagonal(gradient_f)
         if hessian is not None:
-            estimate = hessian.map(partial(_average, weight), estimate)
+            estimate = hessian.map(partial(_average, lambda_hessian), estimate)
         difference = gradient_g.map(lambda g, f: g - f, gradient_f)
         scaled = difference.map(lambda d, H: d / (H + each(epsilon, H)), estimate)
         return theta.map(lambda x, dx: x + each(learning_rate, dx) * dx, scaled), estimate
@@ -139,10 +141,10 @@ def each(values, array):
     return values.reshape(-1, *(1,) * (array.ndim - 1))
 
 
-def _average(weight, old, new):
-    """Exponential average λ·old + (1 − λ)·new, one λ a replica."""
-    weight = each(weight, new)
-    return weight * old + (1 - weight) * new
+def _average(lambda_hessian, old, new):
+    """λ_H · old + (1 − λ_H) · new, one λ_H a replica (eq. 12)."""
+    lambda_hessian = each(lambda_hessian, new)
+    return lambda_hessian * old + (1 - lambda_hessian) * new
 
 
 def log_ratio(x, low, high):
