@@ -266,16 +266,20 @@ def test_a_clone_has_the_same_bytes_whatever_git_does_to_line_endings(tmp_path):
 
 
 def test_archived_large_models_have_a_bound_and_a_trusted_estimate():
-    """At least what was found elsewhere of CalTech's (a search may miss a mode, a bound is one)."""
-    known = {"sdcp_d": 3252.5, "sdcp": 2690.9, "cd": 2543.0, "cg": 2160.5, "pcd": 2268.7}
-    bounds = {"sdcp_d": 3242.0, "sdcp": 2681.0, "cd": 2532.6, "cg": 2156.3, "pcd": 2260.8}
-    for folder in sorted((ROOT / "workflow/archive/runs").glob("*/as_published/*-500h")):
-        run = runs.load(folder)
-        end = run.curve.iloc[-1]
+    """Which agree with what several seeds find of the models, as far as a search can miss a mode."""
+    kept = ROOT / "workflow/archive"
+    for folder in sorted((kept / "runs").glob("*/as_published/*-500h")):
+        run, experiment = runs.load(folder), folder.parts[-3]
+        if experiment not in ("mnist", "caltech", "kannada"):  # ablations: no models
+            continue
+        name, end = run.settings["algorithm"], run.curve.iloc[-1]
         assert run.trials and end.bound < end.trusted_log_z + 0.1, folder
         assert abs(end.trusted_test - end.test - end.log_z + end.trusted_log_z) < 0.3  # halves
-        if folder.parts[-3] == "caltech":
-            name = run.settings["algorithm"]
-            assert end.trusted_log_z > known[name] and end.bound > bounds[name]
+        place = kept / f"modes/{experiment}-as_published-500h"
+        measured = pd.read_csv(place / "measurements.csv").query("algorithm == @name")
+        assert (measured.bound < measured.trusted_log_z + 0.1).all()
+        assert end.bound < measured.trusted_log_z.max() + 0.5 and len(measured) == 5  # halves
+        assert abs(end.trusted_log_z - measured.trusted_log_z).max() < 4
+        if experiment == "caltech":
             refuted = end.bound - end.log_z > likelihood.AGREEMENT
             assert refuted == (name in ("cd", "sdcp", "sdcp_d"))

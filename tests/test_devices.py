@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from project import CD, copy_project, run
+from project import CD, TOGETHER, copy_project, run
 
 from sdcpd import ROOT
 
@@ -144,8 +144,10 @@ def test_devices_of_the_machine(tmp_path, monkeypatch):
 def test_jobs_of_the_workflow_take_them(tmp_path):
     """Two trainings at once, as on a machine with several GPUs, though a CPU trains them."""
     project = copy_project(tmp_path / "project")
-    targets = [f"{CD}/run.json", f"{CD.replace('cd-4h', 'pcd-4h')}/run.json"]
-    resources = ["--set-resources", "train:gpu=1", "--resources", "gpu=2"]
+    other = "tuned_speed"
+    targets = [f"{CD}/run.json", f"{CD.replace('as_published', other)}/run.json"]
+    rules = TOGETHER, TOGETHER.replace("as_published", other)
+    resources = ["--set-resources", *(f"{rule}:gpu=1" for rule in rules), "--resources", "gpu=2"]
     status, printed = run(project, *targets, *resources, CUDA_VISIBLE_DEVICES="3,5")
     assert status == 0, printed[-3000:]
     assert {path.name for path in (project / devices.LOCKS).iterdir()} == {"3.0", "5.0"}
