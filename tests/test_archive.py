@@ -266,7 +266,7 @@ def test_a_clone_has_the_same_bytes_whatever_git_does_to_line_endings(tmp_path):
 
 
 def test_archived_large_models_have_a_bound_and_a_trusted_estimate():
-    """Which agree with what several seeds find of the models, as far as a search can miss a mode."""
+    """Which agree with what several seeds find of the models, as far as a search can miss modes."""
     kept = ROOT / "workflow/archive"
     for folder in sorted((kept / "runs").glob("*/as_published/*-500h")):
         run, experiment = runs.load(folder), folder.parts[-3]
