@@ -18,6 +18,7 @@ PICTURES = (
     *("fig1_bars_and_stripes", "fig2_mnist", "fig3_caltech", "fig4_kannada", "fig5_mnist_samples"),
     *("figS_bars_and_stripes_4h_tuned_speed", "figS_tuning_bars_and_stripes_4h"),
     *("figS_sensitivity_bars_and_stripes", "figS_overfitting_caltech", "figS_caltech_samples"),
+    "figS_refuted_caltech",
 )
 
 CLAIMS = "claims.csv", "claims_measured.csv"

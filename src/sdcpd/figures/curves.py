@@ -151,7 +151,12 @@ def overfitting(runs, paper_budget):
     names = {"train": "train", "valid": "validation", "test": "test"}
     styles = {names[part]: {"color": "0.3", "ls": dash, "lw": 1.5} for part, dash in dashes.items()}
     bottom_legend(figure, styles | {"test at the best epoch on validation": star | {"lw": 0}})
-    headline(figure, f"{model_of(runs[0])}: overfitting", describe_runs(runs, paper_budget))
+    lines = describe_runs(runs, paper_budget)
+    if all("trusted_log_z" in run.curve for run in runs):
+        lines.append(
+            "Drawn: likelihoods by the trusted estimate, where it was made at every point."
+        )
+    headline(figure, f"{model_of(runs[0])}: overfitting", lines)
     return figure
 
 
