@@ -16,18 +16,9 @@ from sdcpd.device import to_host
 from sdcpd.likelihood import annealed_log_z, trusted_log_z
 
 SEEDS = 5
-COLUMNS = [
-    *(
-        "dataset",
-        "algorithm",
-        "temperatures",
-        "plain log Z",
-        "its ESS",
-        "trusted log Z",
-        "smallest … largest",
-    ),
-    *("smallest ESS", "agree", "bound", "smallest bound", "cost, of plain AIS"),
-]
+COLUMNS = ["dataset", "algorithm", "temperatures", "plain log Z", "its ESS", "trusted log Z"]
+COLUMNS += ["smallest … largest", "smallest ESS", "agree", "bound", "smallest bound"]
+COLUMNS += ["cost, of plain AIS"]
 
 
 def main():
@@ -43,8 +34,7 @@ def main():
     for experiment in options.experiments:
         for name in LABELS:
             run = runs.load(archive.FOLDER / f"runs/{experiment}/as_published/{name}-500h")
-            theta, _ = run.best()
-            for temperatures in options.temperatures if theta is not None else ():
+            for temperatures in options.temperatures if run.trials else ():
                 measure(record, engine, (experiment, run), (seeds, temperatures, plain))
     record.close()
 

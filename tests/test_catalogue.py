@@ -99,7 +99,7 @@ def test_parameters_of_a_part_name_its_trials(make):
 def test_small_trainings_share_a_job(make):
     """All that a group has, and each run only once."""
     catalogue = make("paper", trials_per_job=4)
-    together = catalogue.together()
+    together = catalogue.together
     small = together["train-bars_and_stripes-step_matched-8h"]
     assert [run["algorithm"] for run in small.values()] == ["cg", "sdcp"]
     every = [folder for runs in together.values() for folder in runs]

@@ -4,6 +4,8 @@ Names, dependencies and the parameters of notebooks only; what is computed stand
 src/sdcpd/.
 """
 
+from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -149,11 +151,16 @@ class Catalogue:
         same = stored and stored["hyperparameters"] == settings["hyperparameters"]
         return f"{ARCHIVE if same else self.results}/{place}"
 
+    def known(self, experiment, n_hidden, group):
+        """The algorithms of an experiment for which a group has hyperparameters."""
+        of_group = experiments.algorithms_of(self.groups, group, experiment, n_hidden)
+        return [a for a in self.experiments[experiment]["algorithms"] if a in of_group]
+
     def algorithms(self, experiment, n_hidden, group):
-        """Those of an experiment for which a group has hyperparameters."""
-        known = experiments.algorithms_of(self.groups, group, experiment, n_hidden)
-        every = self.experiments[experiment]["algorithms"]
-        return [a for a in every if a in known] if group in TUNED else every
+        """Of tuned groups those that are known; else all, of which none may be missing."""
+        if group in TUNED:
+            return self.known(experiment, n_hidden, group)
+        return self.experiments[experiment]["algorithms"]
 
     def runs(self, experiment, n_hidden, group=None):
         """Folders of the runs of all algorithms of an experiment."""
@@ -198,23 +205,17 @@ class Catalogue:
         settings = {f"{self.results}/{place}": self.run_settings(*which)}
         return {"runs": settings, "backend": self.backend} | more
 
+    @cached_property
     def together(self):
         """Name of the notebook -> settings by folder, where one trains all algorithms."""
         found = {}
-        for experiment, n in self.sizes(*self.experiments):
-            every = self.experiments[experiment]["algorithms"]
-            for group in self.groups if self.experiments[experiment]["one_job"] else ():
-                known = experiments.algorithms_of(self.groups, group, experiment, n)
-                which = {"experiment": experiment, "group": group, "n_hidden": n}
-                runs_ = {
-                    f"{self.results}/{RUN.format(**which, algorithm=a)}": self.run_settings(
-                        experiment, group, a, n
-                    )
-                    for a in every
-                    if a in known
-                }
-                if runs_:
-                    found[TOGETHER.format(**which)] = runs_
+        small = [name for name, values in self.experiments.items() if values["one_job"]]
+        for (experiment, n), group in product(self.sizes(*small), self.groups):
+            which = {"experiment": experiment, "group": group, "n_hidden": n}
+            for algorithm in self.known(experiment, n, group):
+                folder = f"{self.results}/{RUN.format(**which, algorithm=algorithm)}"
+                settings = self.run_settings(experiment, group, algorithm, n)
+                found.setdefault(TOGETHER.format(**which), {})[folder] = settings
         return found
 
     def sweep_parameters(self, wildcards):
@@ -419,12 +420,11 @@ class Catalogue:
         found = {}
         for experiment in LARGE:
             name, n = f"figS_refuted_{experiment}", self.first_size(experiment)
-            groups = {}
-            for group in ("as_published", *TUNED, "lambda_0.9"):
-                known = experiments.algorithms_of(self.groups, group, experiment, n)
-                names = [a for a in self.experiments[experiment]["algorithms"] if a in known]
-                groups[group] = [self.run(experiment, a, n, group) for a in names]
-            groups = {group: folders for group, folders in groups.items() if folders}
+            groups = {
+                group: [self.run(experiment, a, n, group) for a in names]
+                for group in ("as_published", *TUNED, "lambda_0.9")
+                if (names := self.known(experiment, n, group))
+            }
             if groups:
                 folders = sum(groups.values(), [])
                 parameters = {
@@ -585,8 +585,8 @@ class Catalogue:
         if folder.startswith(ARCHIVE):
             return None
         kind, *which = Path(folder).relative_to(self.results).parts
-        for name, runs_ in self.together().items():
-            if folder in runs_:
+        for name, settings in self.together.items():
+            if folder in settings:
                 return name
         return "-".join([{"runs": "train", "sweeps": "sweep"}[kind], *which])
 

@@ -68,7 +68,7 @@ use rule train as train_part with:
         "Train trials {wildcards.first} to {wildcards.last} of {wildcards.algorithm} on {wildcards.experiment}, {wildcards.n_hidden} hidden units"
 
 
-for name, settings in CATALOGUE.together().items():
+for name, settings in CATALOGUE.together.items():
 
     rule:
         name:

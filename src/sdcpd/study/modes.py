@@ -76,9 +76,7 @@ def measure(
         theta = engine.prepare(theta.map(xp.asarray))
         evaluate = Evaluator(parts, lambda *_, key=key: key, ais, progress.note, engine)
         (point,) = evaluate(theta, [trial], 0)
-        found, bound, shown = _search(
-            theta, parts["train"], key, n_chains, n_steps, engine, nearest
-        )
+        found, bound, shown = _search(theta, parts["train"], key, how, engine, nearest)
         point |= found | {"bound": max(point["bound"], bound), "epochs": run.settings["epochs"]}
         if number == 0:
             images[algorithm] = shown
@@ -90,10 +88,11 @@ def measure(
     return kept.table()
 
 
-def _search(theta, train, key, n_chains, n_steps, engine, nearest):
+def _search(theta, train, key, how, engine, nearest):
     """How many chains end in the mode of the largest weight, and its distance; the bound on log Z
     by all modes; the mean of that mode and the last states of some chains that began in noise."""
-    states, modes, bounds = find_modes(theta, train, key, n_chains, n_steps, engine)
+    n_chains = how["n_chains"]
+    states, modes, bounds = find_modes(theta, train, key, n_chains, how["n_steps"], engine)
     led_to, _ = mean_field(theta, engine.xp.asarray(states)[None], TO_TELL)
     there = np.abs(np.round(to_host(led_to[0])) - np.round(modes[0])).mean(1) < DISTINCT
     half = n_chains // 2
