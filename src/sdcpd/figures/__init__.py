@@ -24,7 +24,6 @@ from .sweeps import sensitivity_map, sweep_curves, tuning_map
 from .tables import (
     cost_table,
     measurement_table,
-    read_measurements,
     rule_text,
     save_table,
     seconds_text,

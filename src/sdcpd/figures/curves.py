@@ -184,7 +184,7 @@ def refuted_over_epochs(groups, paper_budget):
             table = missed_by_plain(run)
             (line,) = axis.plot(table.epoch, table.missed, mfc="white", lw=1.2, **how)
             handles.setdefault(label_of(run), line)
-            table = table[table.refuted.astype(bool)]
+            table = table[table.refuted]
             axis.plot(table.epoch, table.missed, lw=0, **how)
         axis.set_yscale("symlog", linthresh=1)
         axis.set_title(group.replace("_", " "))

@@ -1,7 +1,5 @@
 """Tables for readers: any table as CSV, Markdown and LaTeX; Table 1; the verdicts on the claims."""
 
-import io
-import json
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +7,8 @@ import pandas as pd
 
 from ..algorithms import LABELS
 from ..data import title_of
-from ..runs import archive
 from ..study import claims as judge
-from ..study import compare, measurements
+from ..study import compare
 
 _LATEX = {c: f"\\{c}" for c in "&%$#_"} | {
     "σ": r"$\sigma$",
@@ -52,12 +49,6 @@ def _latex(text):
     for plain, source in _LATEX.items():
         text = str(text).replace(plain, source)
     return text
-
-
-def read_measurements(folder):
-    """The rows of ``study.measurements``, as a DataFrame, and what it says of them."""
-    rows, about = (archive.read(f"{folder}/{name}") for name in measurements.FILES)
-    return pd.read_csv(io.BytesIO(rows)), json.loads(about)
 
 
 def with_interval(form, value, low, high):

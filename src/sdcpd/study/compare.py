@@ -129,13 +129,11 @@ def missed_by_plain(run):
         epoch, missed (nats by which the trusted log Z is above that of plain AIS, mean over
         trials) and refuted, whether the bound says so in any trial.
     """
-    curve = run.curve[run.curve.status == "ok"]
-    if "trusted_log_z" not in curve:
-        return pd.DataFrame(columns=["epoch", "missed", "refuted"])
-    curve = curve[curve.log_z.notna() & curve.trusted_log_z.notna()]
-    curve = curve.assign(missed=curve.trusted_log_z - curve.log_z)
-    curve["refuted"] = refuted(curve.log_z, curve.bound)
-    return curve.groupby("epoch", as_index=False).agg({"missed": "mean", "refuted": "max"})
+    alive = run.curve[run.curve.status == "ok"]
+    both = alive.reindex(columns=["epoch", "log_z", "trusted_log_z", "bound"]).dropna()
+    both = both.assign(missed=both.trusted_log_z - both.log_z)
+    both = both.assign(refuted=refuted(both.log_z, both.bound))
+    return both.groupby("epoch", as_index=False).agg({"missed": "mean", "refuted": "max"})
 
 
 def until(run, epochs=np.inf, trials=None):

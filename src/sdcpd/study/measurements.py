@@ -5,6 +5,7 @@ and of which models: those of others, trained in the same place before, are not 
 """
 
 import hashlib
+import io
 import json
 from datetime import UTC, datetime
 from itertools import groupby
@@ -16,6 +17,7 @@ import pandas as pd
 from .. import runs
 from ..files import whole_file
 from ..rbm import Parameters
+from ..runs import archive
 
 FILES = ("measurements.csv", "about.json")
 
@@ -73,6 +75,18 @@ class Measurements:
         except FileNotFoundError:
             pass
         return []
+
+
+def read(folder):
+    """All rows of a folder as a DataFrame, and what ``about.json`` says of them.
+
+    Raises
+    ------
+    archive.ArchiveError
+        If the folder is archived and a file is not what it was.
+    """
+    rows, about = (archive.read(f"{folder}/{name}") for name in FILES)
+    return pd.read_csv(io.BytesIO(rows)), json.loads(about)
 
 
 def models(finished, trials):
