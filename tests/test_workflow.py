@@ -69,7 +69,8 @@ def test_smoke_makes_every_figure_and_table(project):
         notebook = nbformat.read(project / f"results/notebooks/{name}.ipynb", as_version=4)
         code = [cell for cell in notebook.cells if cell.cell_type == "code"]
         assert all(cell.execution_count for cell in code), name
-        assert not [o for cell in code for o in cell.outputs if o.output_type == "error"]
+        outputs = [output for cell in code for output in cell.outputs]
+        assert not [o for o in outputs if o.output_type == "error" or o.get("name") == "stderr"]
 
 
 def test_run_files_say_where_they_come_from(project):

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import shutil
+import warnings
 from pathlib import Path
 
 from .. import ROOT
@@ -30,8 +31,10 @@ def fetch(file, folder=ROOT / "data", mirror=None):
     DataError
         In one line: each place that was tried and why it failed, and what to do.
     """
-    import pooch
     import requests
+
+    with warnings.catch_warnings(action="ignore"):  # its tqdm misses widgets in a notebook
+        import pooch
 
     files = catalogue()["files"]
     if file not in files:
