@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import warnings
+from textwrap import wrap
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,6 +16,7 @@ from matplotlib.colors import to_hex
 from sdcpd import ROOT, data, figures
 from sdcpd.algorithms import ALGORITHMS, LABELS
 from sdcpd.figures import curves
+from sdcpd.figures.style import headline
 from sdcpd.rbm import Parameters
 from sdcpd.runs import Run
 from sdcpd.study.compare import summarize
@@ -562,6 +564,14 @@ def test_overfitting(trials):
         "CPU test, 2026-01-02",
         f"Reduced budget: {less}4 epochs (paper: 200).",
     ]
+
+
+def test_long_lines_below_a_title_are_no_wider_than_the_figure():
+    figure, _ = figures.plt.subplots(figsize=(4, 3))
+    headline(figure, "Title", ["word " * 40, "short"])
+    extent = figure.texts[1].get_window_extent(figure.canvas.get_renderer())
+    assert extent.width < figure.bbox.width and words_of(figure)[-1] == "short"
+    assert words_of(figure)[1:-1] == wrap("word " * 40, 60)
 
 
 def both_estimates(algorithm, missed, bound):

@@ -8,6 +8,7 @@ import os
 import sys
 from contextlib import chdir
 from pathlib import Path
+from textwrap import wrap
 
 from ..algorithms import ALGORITHMS
 
@@ -37,6 +38,7 @@ mpl.rcParams.update(
 )
 NATS = "average log-likelihood (nats)"
 STYLES = {name: algorithm.style for name, algorithm in ALGORITHMS.items()}
+LETTERS = 15  # of the lines below a title, an inch
 
 
 def save(figure, stem):
@@ -47,8 +49,9 @@ def save(figure, stem):
 
 
 def headline(figure, title, lines):
-    """Put a title and lines of text above all axes, and the axes below them."""
-    height = figure.get_figheight()
+    """Put a title and lines of text above all axes, as wide as they are, and the axes below."""
+    width, height = figure.get_size_inches()
+    lines = [part for line in lines for part in wrap(line, int(LETTERS * width))]
     top = 0.2 + 0.26 + 0.17 * len(lines)  # inches
     figure.tight_layout(rect=(0, 0.32 / height, 1, 1 - top / height))
     figure.text(0.01, 1 - 0.1 / height, title, fontsize=12, weight="bold", va="top")
