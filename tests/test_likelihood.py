@@ -440,6 +440,26 @@ def test_a_planted_mode_is_found_that_plain_ais_misses(m, n_blocks):
         assert found.mode.mean() > images.mean() + 0.4
 
 
+def test_a_mode_is_found_that_no_chain_comes_to():
+    """Two blocks of pixels, a hidden unit each: on in images together, or the second one alone.
+
+    The mode with nearly all of the weight is the first block alone. Noise turns the first on where
+    it is dense and the second one off where it is thin; only what one mode has and the other has
+    not leads there.
+    """
+    block, b, w = 30, np.array([-3.0, -6.0]), np.array([16.7, 8.0])
+    c = -w * [24, 9]  # a block stays on from so many pixels on
+    theta = Parameters(np.repeat(np.diag(w), block, 1)[None], np.repeat(b, block)[None], c[None])
+    theta = theta.map(np.float32)
+    images = np.repeat(np.eye(2, dtype=np.uint8), block, 1)
+    images = np.stack([images[0] | images[1], images[1]])
+    exact = exact_log_z(theta).value[0]
+    for seed in range(3):
+        found = trusted_log_z(theta, images, key(seed), 50, 100)
+        assert (np.round(found.mode) == np.repeat([1, 0], block)).all()
+        assert found.bases["data"][0] < exact - 5 and abs(found.value - exact) < 0.3
+
+
 def test_without_a_hidden_mode_nothing_changes():
     theta, images, log_z = planted(784, 49, -30)
     numba = engines.select("numba")

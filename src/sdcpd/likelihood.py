@@ -45,7 +45,7 @@ def exact_log_z(theta):
         If the smaller layer has more than MAX_ENUMERATED units.
     """
     xp = array_module(theta.W)
-    W, b, c = _in_float64(theta)
+    W, b, c = _in(np.float64, theta)
     if W.shape[1] > W.shape[2]:  # enumerate the visible units: the model with layers exchanged
         W, b, c = W.transpose(0, 2, 1), c, b
     n = W.shape[1]
@@ -147,16 +147,16 @@ class TrustedLogZ(NamedTuple):
 
 
 AGREEMENT = 0.5  # nats; what differs by less agrees
-CHAINS = 6  # of the search, a particle
-CANDIDATES = 32  # of the modes: between each two of them another one may lie
-MODES = 6  # bases at most, besides the two means over images
-BROAD = 2  # times the temperatures where AIS starts from one of these
+CHAINS = 4  # of the search, a particle
+CANDIDATES, COMBINED = 32, 64  # modes that are combined, and of what comes of it are finished
+MODES = 5  # bases at most, besides the two means over images
+BROAD = 4  # times the temperatures from the chains' mean, the base of whatever is in no mode
 DISTINCT = 0.05  # modes differ in at least this share of the pixels
 REPEATS = (1, 4, 16)  # times the temperatures, until the estimate agrees
 TO_TELL, TO_THE_END = 20, 200  # iterations of mean field: until it shows which mode it goes to; all
 
 
-def mean_field(theta, v, n_iterations=TO_THE_END):
+def mean_field(theta, v, n_iterations=TO_THE_END, dtype=np.float64):
     """Lower bounds on log Z of R models, one from each start, by mean-field distributions.
 
     For q(v, h) with independent units, log Z ≥ E_q[−E(v, h)] + H(q). With the visible means p and
@@ -167,17 +167,18 @@ def mean_field(theta, v, n_iterations=TO_THE_END):
     Parameters
     ----------
     theta : Parameters
-        Computed in float64 whatever it is.
     v : array, (R, B, m)
         Where to start, states or means.
+    dtype : type
+        In which to compute. In float32 a bound is one but for roundings.
 
     Returns
     -------
-    p : float64 array, (R, B, m)
-    bounds : float64 array, (R, B), in nats
+    p : array, (R, B, m)
+    bounds : array, (R, B), in nats
     """
     xp = array_module(theta.W)
-    theta, p = _in_float64(theta), v.astype(xp.float64)
+    theta, p = _in(dtype, theta), v.astype(dtype)
     for _ in range(n_iterations):
         p = visible_probability(theta, hidden_probability(theta, p))
     q = 1 - p
@@ -190,8 +191,7 @@ def trusted_log_z(theta, images, key, n_particles=100, n_temperatures=250, engin
 
     ``find_modes``, with CHAINS a particle and as many steps as temperatures, tells where the model
     may have its weight. AIS then starts from several bases k: the mean of the images, that of the
-    chains, and the best MODES distinct modes; from the first two, which are further from the
-    model, with BROAD times the temperatures.
+    chains, with BROAD times the temperatures, and the best MODES distinct modes.
 
     Each sees its own surroundings well and others by chance. So the states are shared out among
     the bases, v to base k by φ_k(v) = q_k(v) / Σ_l q_l(v), q_k being the base's probability, and
@@ -239,8 +239,8 @@ def _from_bases(theta, means, key, n_particles, n_temperatures, engine):
     logits = np.stack([logit_of_mean(mean) for mean in means.values()])
     bases, terms, heaviest = {}, [], []
     for number, (name, mean) in enumerate(means.items()):
-        keys, steps = [key_of(key.tolist(), name)], n_temperatures * (BROAD if number < 2 else 1)
-        alone, particles, weights = _annealed(theta, mean, keys, n_particles, steps, None, engine)
+        keys, n = [key_of(key.tolist(), name)], n_temperatures * (BROAD if name == "chains" else 1)
+        alone, particles, weights = _annealed(theta, mean, keys, n_particles, n, None, engine)
         log_q = to_host(particles[0]).astype(np.float64) @ logits.T
         log_q -= np.logaddexp(0, logits).sum(1)
         share = log_q[:, number] - np.logaddexp.reduce(log_q, 1)
@@ -259,8 +259,9 @@ def find_modes(theta, images, key, n_chains, n_steps, engine):
     """Where a model may have its weight, in the data or far from them.
 
     Chains from training images and from noise of every density run for ``n_steps``. From where
-    they are, and from halfway between each two of the best that are found, mean-field
-    distributions lead to modes; those of the best distinct ones are finished.
+    they are, mean-field distributions lead to modes. The best of them are combined in pairs, in
+    which there are others that no chain has come to: from halfway between both, and from what is
+    on in one and not in the other. Of all these the best distinct ones are finished.
 
     Returns
     -------
@@ -282,8 +283,9 @@ def find_modes(theta, images, key, n_chains, n_steps, engine):
     reached = chain.images().astype(xp.float64)
     modes, _ = _best_distinct(theta, reached, TO_TELL, CANDIDATES)
     one, other = np.triu_indices(len(modes))  # of a mode and itself, too
-    between = xp.asarray((modes[one] + modes[other]) / 2)[None]
-    modes, _ = _best_distinct(theta, between, TO_TELL, 2 * MODES)
+    combined = [(modes[one] + modes[other]) / 2, *(modes * (1 - mode) for mode in modes)]
+    combined = xp.asarray(np.concatenate(combined))[None]
+    modes, _ = _best_distinct(theta, combined, TO_TELL, COMBINED)
     return to_host(reached[0]), *_best_distinct(theta, xp.asarray(modes)[None], TO_THE_END, MODES)
 
 
@@ -294,16 +296,19 @@ def _best_distinct(theta, v, n_iterations, n):
     What a bound lacks is more where a mode is broad: the weight is estimated as bound plus the
     next term of Plefka's expansion, ½ Σ_ij W_ij² Var h_i Var v_j.
     """
-    p, bounds = mean_field(theta, v, n_iterations)
-    theta = _in_float64(theta)
+    dtype = np.float64 if n_iterations == TO_THE_END else np.float32
+    p, bounds = mean_field(theta, v, n_iterations, dtype)
+    theta = _in(dtype, theta)
     h = hidden_probability(theta, p)
     more = ((h * (1 - h)) @ theta.W**2 * (p * (1 - p))).sum(-1) / 2
     p, bounds, weights = (to_host(array[0]) for array in (p, bounds, bounds + more))
     order = np.argsort(-weights, kind="stable")
     distinct = [order[0]]
     for row in order[1:]:
+        if len(distinct) == n:
+            break
         apart = np.abs(np.round(p[distinct]) - np.round(p[row])).mean(1)
-        if len(distinct) < n and (apart >= DISTINCT).all():
+        if (apart >= DISTINCT).all():
             distinct.append(row)
     return p[distinct], bounds
 
@@ -355,7 +360,7 @@ class Evaluator(NamedTuple):
         """A dict for each model: train, test, valid if there is one, log_z, log_z_se, ess by
         plain AIS (or exact); and the same as ``trusted_…`` with the bound on log Z, and whether
         what is trusted agrees (1 or 0)."""
-        theta = theta if self.ais else _in_float64(theta)
+        theta = theta if self.ais else _in(np.float64, theta)
         means, train = {}, self.images["train"]  # of log p*(v)
         for part, images in self.images.items():
             known = part != "train" and images is train
@@ -406,8 +411,8 @@ def refuted(log_z, bound):
     return bound - log_z > AGREEMENT
 
 
-def _in_float64(theta):
-    return Parameters(*(array.astype(np.float64) for array in theta[:3]))
+def _in(dtype, theta):
+    return Parameters(*(array.astype(dtype) for array in theta[:3]))
 
 
 def _log_sum_exp(terms, xp):
