@@ -8,7 +8,7 @@ import sys
 from common import M, N, Record, Stream, arguments, engines, key, np, trained_model, training_rows
 
 from sdcpd.device import to_host
-from sdcpd.likelihood import annealed_log_z
+from sdcpd.log_z import annealed_log_z
 from sdcpd.rbm import Parameters
 
 

@@ -15,7 +15,7 @@ from common import (
 )  # fmt: skip
 
 from sdcpd.device import to_host
-from sdcpd.likelihood import annealed_log_z
+from sdcpd.log_z import annealed_log_z
 
 TEMPERATURES = 10_000
 

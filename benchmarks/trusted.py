@@ -13,7 +13,8 @@ from common import LABELS, ROOT, Record, arguments, engines, key, np, seconds
 from sdcpd import data, runs
 from sdcpd.runs import archive
 from sdcpd.device import to_host
-from sdcpd.likelihood import annealed_log_z, trusted_log_z
+from sdcpd.log_z import annealed_log_z
+from sdcpd.trusted import trusted_log_z
 
 SEEDS = 5
 COLUMNS = ["dataset", "algorithm", "temperatures", "plain log Z", "its ESS", "trusted log Z"]

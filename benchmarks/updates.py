@@ -17,7 +17,7 @@ from common import (
     replicate, seconds, share_of_changes, take_turns, trained_model, training_rows, update_task,
 )  # fmt: skip
 
-from sdcpd.likelihood import annealed_log_z
+from sdcpd.log_z import annealed_log_z
 
 TEMPERATURES = 10_000
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import run_of
 from test_runs import HYPER, rate, settings
 
-from sdcpd import ROOT, likelihood, runs
+from sdcpd import ROOT, runs, trusted
 from sdcpd.runs import archive
 from sdcpd.runs.archive import ArchiveError
 
@@ -281,5 +281,5 @@ def test_archived_large_models_have_a_bound_and_a_trusted_estimate():
         assert end.bound < measured.trusted_log_z.max() + 0.5 and len(measured) == 5  # halves
         assert abs(end.trusted_log_z - measured.trusted_log_z).max() < 4
         if experiment == "caltech":
-            refuted = end.bound - end.log_z > likelihood.AGREEMENT
+            refuted = end.bound - end.log_z > trusted.AGREEMENT
             assert refuted == (name in ("cd", "sdcp", "sdcp_d"))

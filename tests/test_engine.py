@@ -23,7 +23,8 @@ from sdcpd.device import BackendError, blas_threads, gpu_problem
 from sdcpd.engines import choose, cpu, cpu_kernels, select
 from sdcpd.engines.cpu import CompiledEngine
 from sdcpd.engines.plain import PLAIN, Engine
-from sdcpd.likelihood import Evaluator, annealed_log_z, exact_log_z
+from sdcpd.likelihood import Evaluator
+from sdcpd.log_z import annealed_log_z, exact_log_z
 from sdcpd.philox import Stream, key, philox
 from sdcpd.rbm import Parameters
 from sdcpd.sampling import generate

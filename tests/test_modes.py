@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import run_of
-from test_likelihood import planted
+from test_trusted import planted
 
 from sdcpd import data
 from sdcpd.runs import archive

@@ -180,7 +180,7 @@ def evaluate(options):
 
 def _warn(trial, log_z, log_z_se, trusted_log_z, trusted_log_z_se, bound, trusted_agrees, **_):
     """Say in plain words where AIS from the data's mean and the other ways disagree."""
-    from .likelihood import missed
+    from .trusted import missed
 
     if missed(log_z, log_z_se, trusted_log_z, trusted_log_z_se, bound):
         rigorous = f", certainly by {bound - log_z:.1f}" * (bound > log_z)
@@ -229,7 +229,7 @@ def bench(options):
     from . import engines
     from .algorithms import LABELS
     from .device import synchronize
-    from .likelihood import annealed_log_z
+    from .log_z import annealed_log_z
     from .philox import key
     from .rbm import initialize
     from .study import timing
@@ -359,7 +359,7 @@ def _draw(run, images, n_steps, path):
 
 def _print(table, *columns):
     """Those of the columns that the table has."""
-    from .likelihood import MIN_ESS
+    from .log_z import MIN_ESS
 
     table = table[[name for name in columns if name in table]]
     names = {"log_z": "log Z", "log_z_se": "standard error", "ess": "ESS"}

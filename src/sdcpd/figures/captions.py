@@ -4,7 +4,7 @@ import numpy as np
 
 from ..algorithms import LABELS
 from ..data import title_of
-from ..likelihood import MIN_ESS
+from ..log_z import MIN_ESS
 from ..study.compare import summarize
 
 _BUDGET = {  # with the number, and the s of a plural

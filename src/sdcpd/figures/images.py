@@ -4,8 +4,8 @@ import numpy as np
 
 from ..algorithms import LABELS
 from ..data import title_of
-from ..likelihood import refuted
 from ..runs.archive import best_trial
+from ..trusted import refuted
 from .captions import describe_runs, label_of
 from .style import STYLES, bottom_legend, headline, plt
 

@@ -7,7 +7,8 @@ where a trial has diverged. Two algorithms are compared trial by trial, in pairs
 import numpy as np
 import pandas as pd
 
-from ..likelihood import AGREEMENT, likelihoods, refuted
+from ..likelihood import likelihoods
+from ..trusted import AGREEMENT, refuted
 from .intervals import NONE, Estimate, jackknife, quantile_of
 
 PARTS = ("train", "valid", "test")

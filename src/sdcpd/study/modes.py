@@ -10,8 +10,9 @@ import numpy as np
 from .. import ROOT, data, engines, philox
 from ..device import to_host
 from ..files import whole_file
-from ..likelihood import DISTINCT, TO_TELL, Evaluator, find_modes, mean_field
+from ..likelihood import Evaluator
 from ..progress import Progress
+from ..trusted import DISTINCT, TO_TELL, find_modes, mean_field
 from .measurements import FILES as TABLES
 from .measurements import Measurements
 from .quality import Nearest

@@ -1,0 +1,218 @@
+"""log Z of a model that may have modes far from the data, which plain AIS does not see.
+
+A bound that no sampling enters, the modes that chains lead to, and AIS from several bases.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .device import array_module, to_host
+from .engines.plain import PLAIN
+from .log_z import MIN_ESS, annealed, converted
+from .philox import Stream
+from .philox import key as key_of
+from .rbm import (
+    hidden_probability,
+    log_unnormalized,
+    logit_of_mean,
+    visible_probability,
+)
+
+
+class TrustedLogZ(NamedTuple):
+    """log Z of one model, from several bases of AIS, with a bound that no sampling enters."""
+
+    value: float
+    standard_error: float
+    effective_sample_size: float  # of the particles of all bases
+    bound: float  # log Z is at least this
+    bases: dict  # name -> log Z by it alone, its error and effective sample size, its part of log Z
+    mode: np.ndarray  # (m,) mean of the mean-field distribution of the largest weight
+
+    @property
+    def agrees(self):
+        """Whether enough particles carry it, and neither bound nor any base alone says more."""
+        others = [(self.bound, 0.0), *(each[:2] for each in self.bases.values())]
+        return self.effective_sample_size >= MIN_ESS and all(
+            value - self.value <= max(AGREEMENT, 3 * np.hypot(error, self.standard_error))
+            for value, error in others
+        )
+
+
+AGREEMENT = 0.5  # nats; what differs by less agrees
+CHAINS = 4  # of the search, a particle
+CANDIDATES, COMBINED = 32, 64  # modes that are combined, and of what comes of it are finished
+MODES = 5  # bases at most, besides the two means over images
+BROAD = 4  # times the temperatures from the chains' mean, the base of whatever is in no mode
+DISTINCT = 0.05  # modes differ in at least this share of the pixels
+REPEATS = (1, 4, 16)  # times the temperatures, until the estimate agrees
+TO_TELL, TO_THE_END = 20, 200  # iterations of mean field: until it shows which mode it goes to; all
+
+
+def mean_field(theta, v, n_iterations=TO_THE_END, dtype=np.float64):
+    """Lower bounds on log Z of R models, one from each start, by mean-field distributions.
+
+    For q(v, h) with independent units, log Z ≥ E_q[−E(v, h)] + H(q). With the visible means p and
+    the best hidden ones this is log p*(p) + H(p), where log p* is ``rbm.log_unnormalized``. Each
+    iteration sets the hidden means to p(h | p) and then the visible ones to p(v | h), neither of
+    which can lower the bound. It holds whatever v is, and of an image itself says log p*(v).
+
+    Parameters
+    ----------
+    theta : Parameters
+    v : array, (R, B, m)
+        Where to start, states or means.
+    dtype : type
+        In which to compute. In float32 a bound is one but for roundings.
+
+    Returns
+    -------
+    p : array, (R, B, m)
+    bounds : array, (R, B), in nats
+    """
+    xp = array_module(theta.W)
+    theta, p = converted(theta, dtype), v.astype(dtype)
+    for _ in range(n_iterations):
+        p = visible_probability(theta, hidden_probability(theta, p))
+    q = 1 - p
+    entropy = -(p * xp.log(xp.where(p > 0, p, 1)) + q * xp.log(xp.where(q > 0, q, 1))).sum(-1)
+    return p, log_unnormalized(theta, p) + entropy
+
+
+def trusted_log_z(theta, images, key, n_particles=100, n_temperatures=250, engine=PLAIN):
+    """log Z of a model that may have modes far from the data, which plain AIS does not see.
+
+    ``find_modes``, with CHAINS a particle and as many steps as temperatures, tells where the model
+    may have its weight. AIS then starts from several bases k: the mean of the images, that of the
+    chains, with BROAD times the temperatures, and the best MODES distinct modes.
+
+    Each sees its own surroundings well and others by chance. So the states are shared out among
+    the bases, v to base k by φ_k(v) = q_k(v) / Σ_l q_l(v), q_k being the base's probability, and
+    each estimates what is its own: where w are the weights of its particles v,
+    E[w φ_k(v)] = Z E_p[φ_k]. The sum over k is unbiased for Z, as every base alone is. An
+    unbiased estimate is e^a times too large with a probability of at most e^−a (Markov), while
+    one that misses a mode is too small by as much as the mode weighs: hence a sum of all that is
+    found, and ``agrees``, which asks whether any base alone or the bound says more. Where it does,
+    there is another try with REPEATS times the temperatures. The bound is the largest of those of
+    the modes, and from each base's heaviest particle, which may have found another.
+
+    Parameters
+    ----------
+    theta : Parameters
+        One model: arrays (1, …), prepared by the engine.
+    images : array of uint8, (N, m)
+        Training images, on the engine's device.
+    key : array_like of uint64, shape (2,)
+
+    Returns
+    -------
+    TrustedLogZ
+    """
+    xp = engine.xp
+    reached, modes, bounds = find_modes(
+        theta, images, key, CHAINS * n_particles, n_temperatures, engine
+    )
+    means = {"data": to_host(images.mean(0, dtype=xp.float64)), "chains": reached.mean(0)}
+    means |= {f"mode {number}": mode for number, mode in enumerate(modes, 1)}
+    _, of_images = mean_field(theta, xp.asarray(np.round(modes))[None], 0)
+    bound = max(*bounds, *to_host(of_images[0]))
+    for factor in REPEATS:
+        of_try = key_of(key.tolist(), factor), n_particles, n_temperatures * factor, engine
+        *log_z, bases, heaviest = _from_bases(theta, means, *of_try)
+        bound = max(bound, *to_host(mean_field(theta, xp.asarray(heaviest)[None])[1][0]))
+        found = TrustedLogZ(*log_z, float(bound), bases, modes[0])
+        if found.agrees:
+            break
+    return found
+
+
+def _from_bases(theta, means, key, n_particles, n_temperatures, engine):
+    """log Z, its error, its effective sample size, each base alone, and of each its heaviest
+    particle (K, m); see ``trusted_log_z``."""
+    logits = np.stack([logit_of_mean(mean) for mean in means.values()])
+    bases, terms, heaviest = {}, [], []
+    for number, (name, mean) in enumerate(means.items()):
+        keys, n = [key_of(key.tolist(), name)], n_temperatures * (BROAD if name == "chains" else 1)
+        alone, particles, weights = annealed(theta, mean, keys, n_particles, n, None, engine)
+        log_q = to_host(particles[0]).astype(np.float64) @ logits.T
+        log_q -= np.logaddexp(0, logits).sum(1)
+        share = log_q[:, number] - np.logaddexp.reduce(log_q, 1)
+        terms.append(share + weights[0] - np.log(n_particles))
+        heaviest.append(to_host(particles[0])[weights[0].argmax()])
+        part = np.logaddexp.reduce(terms[-1])
+        bases[name] = tuple(float(value) for value in (*(a[0] for a in alone), part))
+    value = np.logaddexp.reduce(np.concatenate(terms))
+    shares = np.exp(np.stack(terms) - value)  # their sum is 1
+    error = np.sqrt(n_particles * shares.var(1, ddof=1).sum())
+    ess = 1 / (shares**2).sum()
+    return float(value), float(error), float(ess), bases, np.stack(heaviest)
+
+
+def find_modes(theta, images, key, n_chains, n_steps, engine):
+    """Where a model may have its weight, in the data or far from them.
+
+    Chains from training images and from noise of every density run for ``n_steps``. From where
+    they are, mean-field distributions lead to modes. The best of them are combined in pairs, in
+    which there are others that no chain has come to: from halfway between both, and from what is
+    on in one and not in the other. Of all these the best distinct ones are finished.
+
+    Returns
+    -------
+    reached : ndarray of float64, (n_chains, m)
+        Where the chains are: the first half those from images.
+    modes : ndarray of float64, (MODES or fewer, m)
+        Means of distinct mean-field distributions, that with the largest weight first.
+    bounds : ndarray of float64
+        log Z is at least each of them.
+    """
+    xp, m = engine.xp, theta.W.shape[2]
+    stream, half = Stream([key_of(key.tolist(), "search")], xp), n_chains // 2
+    rows = (stream.uniform(1, half)[0, 0] * len(images)).astype(xp.int64)
+    density = stream.uniform(1, n_chains - half)[0].T
+    noise = (stream.uniform(n_chains - half, m)[0] < density).astype(xp.uint8)
+    chain = engine.chain(theta, engine.states(xp.concatenate([images[rows], noise])[None]), stream)
+    for _ in range(n_steps):
+        chain.step()
+    reached = chain.images().astype(xp.float64)
+    modes, _ = _best_distinct(theta, reached, TO_TELL, CANDIDATES)
+    one, other = np.triu_indices(len(modes))  # of a mode and itself, too
+    combined = [(modes[one] + modes[other]) / 2, *(modes * (1 - mode) for mode in modes)]
+    combined = xp.asarray(np.concatenate(combined))[None]
+    modes, _ = _best_distinct(theta, combined, TO_TELL, COMBINED)
+    return to_host(reached[0]), *_best_distinct(theta, xp.asarray(modes)[None], TO_THE_END, MODES)
+
+
+def _best_distinct(theta, v, n_iterations, n):
+    """``n`` distinct mean-field distributions from these starts (1, B, m), those with the largest
+    weight first; and the bounds of all.
+
+    What a bound lacks is more where a mode is broad: the weight is estimated as bound plus the
+    next term of Plefka's expansion, ½ Σ_ij W_ij² Var h_i Var v_j.
+    """
+    dtype = np.float64 if n_iterations == TO_THE_END else np.float32
+    p, bounds = mean_field(theta, v, n_iterations, dtype)
+    theta = converted(theta, dtype)
+    h = hidden_probability(theta, p)
+    more = ((h * (1 - h)) @ theta.W**2 * (p * (1 - p))).sum(-1) / 2
+    p, bounds, weights = (to_host(array[0]) for array in (p, bounds, bounds + more))
+    order = np.argsort(-weights, kind="stable")
+    distinct = [order[0]]
+    for row in order[1:]:
+        if len(distinct) == n:
+            break
+        apart = np.abs(np.round(p[distinct]) - np.round(p[row])).mean(1)
+        if (apart >= DISTINCT).all():
+            distinct.append(row)
+    return p[distinct], bounds
+
+
+def missed(log_z, standard_error, trusted, trusted_error, bound):
+    """Whether plain AIS misses some of log Z: ``trusted`` or the ``bound`` say more (nats)."""
+    error = np.maximum(AGREEMENT, 3 * np.hypot(standard_error, trusted_error))
+    return (trusted - log_z > error) | refuted(log_z, bound)
+
+
+def refuted(log_z, bound):
+    """Whether a bound that no sampling enters says more than an estimate of log Z."""
+    return bound - log_z > AGREEMENT
