@@ -169,7 +169,7 @@ def test_replicas_some_of_which_diverge(name, algorithm, tmp_path):
 @pytest.mark.parametrize("algorithm", ["pcd", "cg", "sdcp_d"])
 def test_interrupted_run_goes_on(name, algorithm, tmp_path, monkeypatch):
     """From its checkpoint, to the bit."""
-    longer = settings(algorithm, epochs=4, ais=AIS)
+    longer = settings(algorithm, epochs=4)
     undisturbed = runs.execute(longer, None, name)
     original = likelihood.Evaluator.__call__
 
@@ -234,7 +234,7 @@ def test_commands(name, tmp_path, monkeypatch, capsys):
     for each in (name, "numpy"):
         backend = ["--backend", each]
         assert cli.main(["train", "own.npz", *small, "--output", each, *backend]) == 0
-        for ais in ([], ["--ais-temperatures", "30"]):
+        for ais in ([], ["--ais-particles=10", "--ais-temperatures=30"]):
             assert cli.main(["evaluate", each, *ais, *backend]) == 0
         sample = ["sample", each, "--steps", "5", "--output", f"{each}.npz", *backend]
         assert cli.main(sample) == 0

@@ -22,7 +22,7 @@ from sdcpd.sources import source_hash
 HYPER = {name: {"learning_rate": 0.1} for name in ALGORITHMS}
 HYPER["cg"] |= {"sliding_factor": 0.01}
 HYPER["sdcp_d"] |= {"epsilon": 0.1, "lambda_hessian": 0.5}
-AIS = {"n_particles": 5, "n_temperatures": 10}
+AIS = {"n_particles": 5, "n_temperatures": 3}
 START = {"every": 100, "also": [0]}  # evaluated at the start and at the end
 
 
