@@ -42,7 +42,7 @@ class TrustedLogZ(NamedTuple):
 
 AGREEMENT = 0.5  # nats; what differs by less agrees
 CHAINS = 4  # of the search, a particle
-CANDIDATES, COMBINED = 32, 64  # modes that are combined, and of what comes of it are finished
+CANDIDATES, COMBINED = 28, 48  # modes that are combined, and of what comes of it are finished
 MODES = 5  # bases at most, besides the two means over images
 BROAD = 4  # times the temperatures from the chains' mean, the base of whatever is in no mode
 DISTINCT = 0.05  # modes differ in at least this share of the pixels
@@ -164,7 +164,7 @@ def find_modes(theta, images, key, n_chains, n_steps, engine):
     modes : ndarray of float64, (MODES or fewer, m)
         Means of distinct mean-field distributions, that with the largest weight first.
     bounds : ndarray of float64
-        log Z is at least each of them.
+        log Z is at least each of them, one a mode.
     """
     xp, m = engine.xp, theta.W.shape[2]
     stream, half = Stream([key_of(key.tolist(), "search")], xp), n_chains // 2
@@ -175,27 +175,27 @@ def find_modes(theta, images, key, n_chains, n_steps, engine):
     for _ in range(n_steps):
         chain.step()
     reached = chain.images().astype(xp.float64)
-    modes, _ = _best_distinct(theta, reached, TO_TELL, CANDIDATES)
+    modes = _best_distinct(theta, reached, TO_TELL, CANDIDATES)
     one, other = np.triu_indices(len(modes))  # of a mode and itself, too
     combined = [(modes[one] + modes[other]) / 2, *(modes * (1 - mode) for mode in modes)]
     combined = xp.asarray(np.concatenate(combined))[None]
-    modes, _ = _best_distinct(theta, combined, TO_TELL, COMBINED)
-    return to_host(reached[0]), *_best_distinct(theta, xp.asarray(modes)[None], TO_THE_END, MODES)
+    modes = _best_distinct(theta, combined, TO_TELL, COMBINED)
+    modes = _best_distinct(theta, xp.asarray(modes)[None], TO_THE_END, MODES)
+    _, bounds = mean_field(theta, xp.asarray(modes)[None], 0)  # now in float64
+    return to_host(reached[0]), modes, to_host(bounds[0])
 
 
 def _best_distinct(theta, v, n_iterations, n):
-    """``n`` distinct mean-field distributions from these starts (1, B, m), those with the largest
-    weight first; and the bounds of all.
+    """The means of ``n`` distinct mean-field distributions from these starts (1, B, m), those with
+    the largest weight first.
 
     What a bound lacks is more where a mode is broad: the weight is estimated as bound plus the
     next term of Plefka's expansion, ½ Σ_ij W_ij² Var h_i Var v_j.
     """
-    dtype = np.float64 if n_iterations == TO_THE_END else np.float32
-    p, bounds = mean_field(theta, v, n_iterations, dtype)
-    theta = converted(theta, dtype)
+    p, bounds = mean_field(theta, v, n_iterations, np.float32)
     h = hidden_probability(theta, p)
     more = ((h * (1 - h)) @ theta.W**2 * (p * (1 - p))).sum(-1) / 2
-    p, bounds, weights = (to_host(array[0]) for array in (p, bounds, bounds + more))
+    p, weights = to_host(p[0]).astype(np.float64), to_host((bounds + more)[0])
     order = np.argsort(-weights, kind="stable")
     distinct = [order[0]]
     for row in order[1:]:
@@ -204,7 +204,7 @@ def _best_distinct(theta, v, n_iterations, n):
         apart = np.abs(np.round(p[distinct]) - np.round(p[row])).mean(1)
         if (apart >= DISTINCT).all():
             distinct.append(row)
-    return p[distinct], bounds
+    return p[distinct]
 
 
 def missed(log_z, standard_error, trusted, trusted_error, bound):
