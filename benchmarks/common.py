@@ -188,7 +188,8 @@ def arguments(description, **more):
 class Record:
     """Rows of a benchmark, printed as they come, and written with everything behind them."""
 
-    def __init__(self, name, title, columns, engine, options, **about):
+    def __init__(self, name, title, columns, engine, options, n_names=2, **about):
+        self.n_names = n_names  # the first columns that together name a row
         self.name, self.title, self.columns, self.options = name, title, columns, options
         self.about = engine.describe() | {"cores": os.cpu_count()} | about
         self.about["date"] = f"{datetime.now(UTC):%Y-%m-%d}"
@@ -208,7 +209,7 @@ class Record:
         """A row, and the single times that it comes from."""
         self.rows.append(values)
         if times is not None:
-            self.times[" ".join(map(str, values[:2]))] = times
+            self.times[" ".join(map(str, values[: self.n_names]))] = times
         print(f"| {' | '.join(_text(v) for v in values)} |", flush=True)
 
     def close(self, draw=None):

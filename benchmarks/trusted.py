@@ -31,7 +31,7 @@ def main():
     engine = engines.select(options.backend)
     seeds, plain = (2, 500) if options.quick else (SEEDS, 10_000)
     title = f"Trusted log Z, {seeds} seeds, beside plain AIS, 100 × {plain:,}; archived models"
-    record = Record("trusted", title, COLUMNS, engine, options)
+    record = Record("trusted", title, COLUMNS, engine, options, n_names=3)
     for experiment in options.experiments:
         for name in LABELS:
             run = runs.load(archive.FOLDER / f"runs/{experiment}/as_published/{name}-500h")

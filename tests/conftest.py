@@ -24,7 +24,7 @@ with suppress(ImportError):  # a GPU machine need not have it
     threadpool_limits(1)  # the tests themselves run side by side
 
 # A minute or more each; begun first, so that at the end no process is left alone with one of them.
-LONG = ("test_workflow", "test_faults", "test_study", "test_plan", "test_notebooks")
+LONG = ("test_workflow", "test_faults", "test_study", "test_notebooks")
 
 
 def pytest_collection_modifyitems(items):
