@@ -8,6 +8,7 @@ A range is the largest minus the smallest of the seeds' values, in nats.
 """
 
 import os
+from collections import defaultdict
 from functools import partial
 
 from common import LABELS, ROOT, Record, arguments, engines, key, np, seconds
@@ -37,46 +38,46 @@ def main():
     for experiment in options.experiments:
         for name in LABELS:
             run = runs.load(archive.FOLDER / f"runs/{experiment}/as_published/{name}-500h")
-            for temperatures in options.temperatures if run.trials else ():
-                measure(record, engine, (experiment, run), (seeds, temperatures, plain))
+            if run.trials:
+                measure(record, engine, (experiment, run), seeds, options.temperatures, plain)
     record.close()
 
 
-def measure(record, engine, model, budget):
-    """A row of the record, for the best model of a run."""
-    (experiment, run), (seeds, temperatures, plain_temperatures) = model, budget
+def measure(record, engine, model, seeds, temperatures, plain_temperatures):
+    """Rows of the record, one for each number of temperatures: the best model of a run."""
+    experiment, run = model
     folder = os.environ.get("SDCPD_DATA_MIRROR") or ROOT / "data"
     images = engine.xp.asarray(data.load(run.settings["dataset"], folder).train)
     theta = engine.prepare(run.best()[0].map(engine.xp.asarray))
-    mean = to_host(images.mean(0, dtype=float))
-    found, plains, costs = [], [], {"trusted": [], "plain": []}
-
-    def trusted(seed):
-        how = {"n_temperatures": temperatures, "engine": engine}
-        found.append(trusted_log_z(theta, images, key("trusted", seed), **how))
+    mean, how = to_host(images.mean(0, dtype=float)), {"engine": engine}
+    found, costs = defaultdict(list), defaultdict(list)
 
     def plain(seed):
-        how = 100, plain_temperatures
-        plains.append(annealed_log_z(theta, mean, [key("plain", seed)], *how, engine=engine))
+        keys = [key("plain", seed)]
+        found["plain"].append(annealed_log_z(theta, mean, keys, 100, plain_temperatures, **how))
+
+    def trusted(seed, n):
+        found[n].append(trusted_log_z(theta, images, key("trusted", seed), 100, n, **how))
 
     for seed in range(seeds):
-        for estimate in (trusted, plain):
-            costs[estimate.__name__].append(seconds(partial(estimate, seed), engine.xp))
-    cost = np.median(costs["trusted"]) / np.median(costs["plain"])
-    values, bounds = [f.value for f in found], [f.bound for f in found]
-    of_plain = [float(p.value[0]) for p in plains]
-    record.add(
-        *(experiment, LABELS[run.settings["algorithm"]], temperatures),
-        f"{np.mean(of_plain):.2f}",
-        f"{np.ptp(of_plain):.2f}",
-        f"{min(p.effective_sample_size[0] for p in plains):.0f}",
-        f"{np.mean(values):.2f}",
-        f"{np.ptp(values):.2f}",
-        f"{min(f.effective_sample_size for f in found):.0f}",
-        f"{sum(f.agrees for f in found)} of {seeds}",
-        *(f"{max(bounds):.1f}", f"{min(bounds):.1f}", float(cost)),
-        times=costs | {"values": values, "bounds": bounds, "values of plain": of_plain},
-    )
+        costs["plain"].append(seconds(partial(plain, seed), engine.xp))
+        for n in temperatures:
+            costs[n].append(seconds(partial(trusted, seed, n), engine.xp))
+    of_plain = [float(each.value[0]) for each in found["plain"]]
+    for n in temperatures:
+        values, bounds = [f.value for f in found[n]], [f.bound for f in found[n]]
+        raw = {"trusted": costs[n], "values": values, "bounds": bounds}
+        record.add(
+            *(experiment, LABELS[run.settings["algorithm"]], n),
+            *(f"{np.mean(of_plain):.2f}", f"{np.ptp(of_plain):.2f}"),
+            f"{min(each.effective_sample_size[0] for each in found['plain']):.0f}",
+            *(f"{np.mean(values):.2f}", f"{np.ptp(values):.2f}"),
+            f"{min(f.effective_sample_size for f in found[n]):.0f}",
+            f"{sum(f.agrees for f in found[n])} of {seeds}",
+            *(f"{max(bounds):.1f}", f"{min(bounds):.1f}"),
+            float(np.median(costs[n]) / np.median(costs["plain"])),
+            times=raw | {"plain": costs["plain"], "values of plain": of_plain},
+        )
 
 
 if __name__ == "__main__":

@@ -103,13 +103,14 @@ def _heat(axis, table, places, value, bounds, row_name="{:g}".format, outlined=(
     drawn = axis.imshow(cells.to_numpy(float), cmap, vmin=low, vmax=high, **how)
     axis.grid(False)
     axis.set_xticks(range(cells.shape[1]), map("{:g}".format, cells.columns), fontsize=7)
+    axis.tick_params("x", rotation=90)
     axis.set_yticks(range(cells.shape[0]), map(row_name, cells.index), fontsize=8)
     for label, setting in table.iterrows():
         i, j = (axis_of.get_loc(setting[n]) for axis_of, n in zip(cells.axes, places, strict=True))
         number = setting[value]
         if np.isfinite(number):
             color = "white" if (drawn.norm(number) < 0.6) != share else "black"
-            text = f"{number:.0%}" if share else f"{number:.2f}"
+            text = f"{number:.0%}" if share else f"{number:.{2 if abs(number) < 100 else 0}f}"
             axis.text(j, i, text, ha="center", va="center", fontsize=6, color=color)
         if setting.diverged > 0 and not share:
             axis.plot(j, i, "x", color="red", ms=13, mew=1.2)
