@@ -43,8 +43,8 @@ class TrustedLogZ(NamedTuple):
 AGREEMENT = 0.5  # nats; what differs by less agrees
 CHAINS = 4  # of the search, a particle
 CANDIDATES, COMBINED = 28, 48  # modes that are combined, and of what comes of it are finished
-MODES = 5  # bases at most, besides the two means over images
-BROAD = 3  # times the temperatures from the chains' mean, the base of whatever is in no mode
+MODES = 4  # bases at most, besides the two means over images
+BROAD = 4  # times the temperatures from the chains' mean, the base of whatever is in no mode
 DISTINCT = 0.05  # modes differ in at least this share of the pixels
 REPEATS = (1, 4, 16)  # times the temperatures, until the estimate agrees
 TO_TELL, TO_THE_END = 20, 100  # iterations of mean field: until it shows which mode it goes to; all
