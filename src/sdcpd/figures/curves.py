@@ -113,10 +113,10 @@ def ablation_curves(variants, paper_budget):
             for run in runs:
                 _draw_curve(axis, run, f"{part}_mean", from_first_epoch=True)
             logarithmic(axis)
-        column[0].set_title(choice(runs[0].settings), fontsize=9)
+        column[0].set_title(choice(runs[0].settings).replace(", ", "\n", 1), fontsize=9)
         column[1].set_xlabel("epoch (logarithmic)")
-    axes[0, 0].set_ylabel(f"train: {NATS}")
-    axes[1, 0].set_ylabel(f"test: {NATS}")
+    axes[0, 0].set_ylabel(f"train\n{NATS}")
+    axes[1, 0].set_ylabel(f"test\n{NATS}")
     for axis in axes.flat:  # once the shared limits are final
         _name_ends(axis)
     _legend(figure, axes[0, 0])
