@@ -30,6 +30,14 @@ def copy_project(folder):
     return folder
 
 
+def with_algorithms(project, names, epochs=40):
+    """The copy, in which Bars & Stripes has only these algorithms, for so many epochs."""
+    path = project / "workflow/config/smoke.yaml"
+    changed = f"epochs: {epochs}\n    algorithms: [{', '.join(names)}]\n"
+    path.write_text(path.read_text().replace("epochs: 40\n", changed, 1))
+    return project
+
+
 def command(*arguments, config=()):
     program = [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor"]
     return [*program, *arguments, "--config", "scale=smoke", *config]

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import test_contributing
 from conftest import random_bits
-from project import CD, copy_project, environment, run
+from project import CD, copy_project, environment, run, with_algorithms
 from test_quality import different
 from test_runs import AIS, settings
 
@@ -316,12 +316,13 @@ def bare(strict_environment, tmp_path):
 
 def test_study_on_a_bare_gpu_machine(bare, tmp_path):
     folder = tmp_path / "results"
+    project = with_algorithms(copy_project(tmp_path / "project"), ["cd", "sdcp_d"])
 
     def study(piece):
         program = [sys.executable, "benchmarks/study.py", piece, "--scale", "smoke"]
         program += ["--experiments", "bars_and_stripes", "--folder", folder, "--backend", "cupy"]
         program += ["--nice", "0"]
-        done = subprocess.run(program, cwd=ROOT, env=bare, capture_output=True, text=True)
+        done = subprocess.run(program, cwd=project, env=bare, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 

@@ -15,7 +15,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from project import CD, command, copy_project, environment, failures, have_data, run
+from project import (
+    CD,
+    command,
+    copy_project,
+    environment,
+    failures,
+    have_data,
+    run,
+    with_algorithms,
+)
 
 from sdcpd import ROOT, data, runs
 from sdcpd.runs import archive, runfile
@@ -47,11 +56,7 @@ def wait_for(condition, seconds=120):
 
 def longer(project):
     """The copy, in which the smallest job takes seconds."""
-    path = project / "workflow/config/smoke.yaml"
-    path.write_text(
-        path.read_text().replace("epochs: 40\n", "epochs: 8000\n    algorithms: [cd]\n")
-    )
-    return project
+    return with_algorithms(project, ["cd"], 8000)
 
 
 def processes_in(folder):

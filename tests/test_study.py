@@ -13,7 +13,7 @@ import nbformat
 import numpy as np
 import pytest
 import yaml
-from project import copy_project, environment, run
+from project import copy_project, environment, run, with_algorithms
 
 from sdcpd import ROOT, runs
 
@@ -31,11 +31,9 @@ def study(*arguments):
 
 def test_study_fills_the_archive_that_the_workflow_reads(tmp_path):
     """On Bars & Stripes with three algorithms, killed once; then figures from the archive alone."""
-    fresh, algorithms = copy_project(tmp_path / "project"), ("cd", "cg", "sdcp_d")
+    algorithms = "cd", "cg", "sdcp_d"
+    fresh = with_algorithms(copy_project(tmp_path / "project"), algorithms)
     shutil.rmtree(fresh / "workflow/archive")
-    smoke = fresh / "workflow/config/smoke.yaml"
-    three = f"    epochs: 40\n    algorithms: [{', '.join(algorithms)}]\n"
-    smoke.write_text(smoke.read_text().replace("    epochs: 40\n", three, 1))
     made = fresh / "results/by_hand"
     with subprocess.Popen(**command(fresh, "run", "--cores", "2")) as killed:
         while not list(made.glob("sweeps/*/tuning/*/run.json")):
