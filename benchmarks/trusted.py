@@ -1,6 +1,6 @@
 """The trusted estimate of log Z: its cost beside plain AIS's, and what five seeds make of a model.
 
-uv run python benchmarks/trusted.py              the archived models, 20 minutes on a CPU
+uv run python benchmarks/trusted.py              the archived models, 18 minutes on a CPU
 uv run python benchmarks/trusted.py --temperatures 250 1000 2000      which budget repeats itself?
 
 Plain AIS has the paper's 100 particles and 10,000 temperatures; the two take turns, seed by seed.
