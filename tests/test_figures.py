@@ -491,10 +491,10 @@ def test_ablation_curves():
     every = variants()
     figure = figures.ablation_curves(every, PAPER)
     axes = np.reshape(figure.axes, (2, 3))
-    titles = ["MNIST, batch 200", "MNIST, binarized anew at every visit, batch 200"]
-    assert [axis.get_title() for axis in axes[0]] == [*titles, "MNIST, batch 100"]
+    titles = ["MNIST\nbatch 200", "MNIST\nbinarized anew at every visit, batch 200"]
+    assert [axis.get_title() for axis in axes[0]] == [*titles, "MNIST\nbatch 100"]
     for part, row in zip(("train", "test"), axes, strict=True):
-        assert row[0].get_ylabel() == f"{part}: average log-likelihood (nats)"
+        assert row[0].get_ylabel() == f"{part}\naverage log-likelihood (nats)"
         assert len({axis.get_ylim() for axis in row}) == 1
         for axis, of_choice in zip(row, every, strict=True):
             for run in of_choice:
@@ -844,6 +844,15 @@ def refuted_run():
         curve[f"trusted_{part}"] = curve[part] - curve.trusted_log_z + 100
     curve.loc[first, ["train", "test", "log_z", "ess"]] = np.nan
     return run._replace(curve=curve)
+
+
+def test_of_several_refuted_runs_of_an_algorithm_the_worst_is_named():
+    one = refuted_run()
+    one.settings["batch_size"] = 100
+    other = one._replace(curve=one.curve.assign(bound=one.curve.bound + 15))
+    figure = figures.ablation_curves([[other], [one]], PAPER)
+    said = "Plain AIS is refuted, its log-likelihood too high: S-DCP-D at least 35 nats at epoch 4."
+    assert words_of(figure)[-1] == said
 
 
 def test_refuted_points_are_hollow_with_what_they_can_be_at_most():
