@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sdcpd import ROOT, data, device, engines
+from sdcpd import ROOT, data, device, engines, training
 from sdcpd.rbm import Parameters
 from sdcpd.runs import Run
 
@@ -29,6 +29,11 @@ LONG = ("test_workflow", "test_faults", "test_study", "test_notebooks")
 
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: (*LONG, item.path.stem).index(item.path.stem))
+
+
+@pytest.fixture(autouse=True)
+def checkpoint_at_every_evaluation(monkeypatch):
+    monkeypatch.setattr(training, "PAUSE_SECONDS", -1)  # always longer ago than that
 
 
 def random_models(n_visible, n_hidden, seed, scale=1.0, replicas=1, dtype=np.float64):

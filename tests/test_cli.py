@@ -228,14 +228,14 @@ def test_a_finished_run_is_kept(own_file, tmp_path, monkeypatch, capsys):
 
 KILLED = """
 import os, signal, sys
-from sdcpd import cli
+from sdcpd import cli, training
 from sdcpd.progress import Progress
 
 def update(self, done):
     if done == 8:
         os.kill(os.getpid(), signal.SIGKILL)
 
-Progress.update = update
+Progress.update, training.PAUSE_SECONDS = update, -1
 cli.main(sys.argv[1:])
 """
 

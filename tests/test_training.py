@@ -153,6 +153,20 @@ def test_finished_training_is_not_done_again(tmp_path):
     assert again.evaluation_seconds == result.evaluation_seconds > 0
 
 
+def test_evaluations_at_short_intervals_are_not_stored_one_by_one(tmp_path, monkeypatch):
+    """But the last is, from which the finished training is given again."""
+    stored, save = [], training._save
+
+    def counted(checkpoint, state):
+        stored.append(state.update)
+        save(checkpoint, state)
+
+    monkeypatch.setattr(training, "_save", counted)
+    monkeypatch.setattr(training, "PAUSE_SECONDS", 1000)
+    run("cd", setup(checkpoint=tmp_path / "checkpoint.npz"))
+    assert stored == [POINTS[0], POINTS[-1]] and len(POINTS) > 2
+
+
 def test_resumed_curve_has_its_columns_in_the_same_order(tmp_path, checkpoint_at_every_update):
     """curve.csv of a resumed run is the same file: names, order, and types."""
     undisturbed = run("cd", setup())

@@ -28,6 +28,7 @@ from .rbm import Parameters
 
 CHECKPOINTS = "checkpoint-*.npz"  # what they are called
 CHECKPOINT_SECONDS = 60  # a kill loses at most about a minute of work
+PAUSE_SECONDS = 1  # small models are evaluated many times a second
 DIVERGED_FACTOR = 2  # diverged: this many times as far below 0 as the uniform distribution
 
 
@@ -50,10 +51,10 @@ class Task(NamedTuple):
 class Checkpoint(NamedTuple):
     """Where a training is kept, and what it may go on from.
 
-    Written atomically at every evaluation and once a minute. Training goes on from it, or from
-    another ``checkpoint-*.npz`` beside it that is further: one of a shorter training, which is
-    thereby prolonged. On the CPU this gives what it would have given undisturbed, to the bit. A
-    checkpoint that lacks a point of ``evaluation_updates`` is not used.
+    Written atomically after an evaluation, if the last is a second ago, and once a minute. Training
+    goes on from it, or from another ``checkpoint-*.npz`` beside it that is further: one of a
+    shorter training, which is thereby prolonged. On the CPU this gives what it would have given
+    undisturbed, to the bit. A checkpoint that lacks a point of ``evaluation_updates`` is not used.
     """
 
     path: Path
@@ -105,6 +106,7 @@ def train(task, theta, evaluate, checkpoint=None, report=lambda done: None):
     resumed_at, batches = state.update, _Batches(task)
     evaluated = max((point["update"] for point in state.curve), default=-1)
     to_come = [update for update in sorted(set(task.evaluation_updates)) if update > evaluated]
+    saved = -np.inf
     while to_come and len(state.active):
         started, hyper = time.monotonic(), task.hyper.select(engine.xp.asarray(state.active))
         while state.update < to_come[0]:
@@ -119,8 +121,10 @@ def train(task, theta, evaluate, checkpoint=None, report=lambda done: None):
         if state.update == to_come[0]:
             _evaluate(state, task, evaluate)
             del to_come[0]
-        if checkpoint:
+        at_the_end = not (to_come and len(state.active))
+        if checkpoint and (at_the_end or time.monotonic() - saved > PAUSE_SECONDS):
             _save(checkpoint, state)
+            saved = time.monotonic()
 
     final = [np.full((n_replicas, *a.shape[1:]), np.nan, np.float32) for a in state.theta[:3]]
     for models, alive in zip(final, state.theta, strict=False):
