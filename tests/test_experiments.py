@@ -27,7 +27,9 @@ def combinations(config):
 
 
 def group_of(experiment):
-    return "eta_0.1" if experiment.endswith("2017") else "as_published"
+    return {"bars_and_stripes_2017": "eta_0.1", "mnist_2017": "eta_0.01"}.get(
+        experiment, "as_published"
+    )
 
 
 def check_sweep(settings):

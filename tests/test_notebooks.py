@@ -9,8 +9,8 @@ from project import copy_project, environment
 def test_notebooks_run_by_hand_with_their_own_parameters(tmp_path):
     fresh = copy_project(tmp_path / "project")
     folder = fresh / "notebooks"
-    names = ("train", "curves", "samples", "timing", "validation", "sweep", "tune", "sensitivity")
-    for name in (*names, "hidden_modes", "refuted", "claims"):
+    names = ("train", "curves", "samples", "timing", "validation", "anchor", "sweep", "tune")
+    for name in (*names, "sensitivity", "hidden_modes", "refuted", "claims"):
         papermill = [sys.executable, "-m", "papermill", "-k", "python3", "--no-progress-bar"]
         subprocess.run(
             [*papermill, f"{name}.ipynb", tmp_path / f"{name}.ipynb"],

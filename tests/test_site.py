@@ -165,7 +165,6 @@ PART = "results/smoke/parts/b/as_published/cd-4h/0-1"
 OLD = "workflow/archive/runs/mnist/as_published/cd-500h"
 SITE = {
     "parts": PARTS,
-    "notebooks": {name: name for *_, names in PARTS for name in names},
     "runs": {RUN: "train-b", SWEEP: "sweep-b", OLD: None},
     "results": "results/smoke",
     "options": {"scale": "smoke", "experiments": {"a": 1}},

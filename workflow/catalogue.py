@@ -22,7 +22,10 @@ SWEEP = "sweeps/{experiment}/{kind}/{algorithm}-{n_hidden}h"
 LARGE = ("mnist", "caltech", "kannada")
 NUMBERED = {"bars_and_stripes": 1, "mnist": 2, "caltech": 3, "kannada": 4}  # Figures of the paper
 TUNED = (*experiments.TUNED, "step_matched")  # groups that the target adopt writes
-VALIDATION = "bars_and_stripes_2017"  # the experiment whose published learning rates are known
+ANCHORS = {  # experiments whose published learning rates are known -> as in published_curves_2017
+    "bars_and_stripes_2017": "BarsStripes",
+    "mnist_2017": "MNIST",
+}
 REPLAYED = f"{ARCHIVE}/runs/mnist/as_published/sdcp_d-500h"
 TIMING = "results/timing/table1_timing.json"
 
@@ -44,7 +47,7 @@ PARTS = {
     "When plain AIS begins to fail": ("refuted", "svg"),
     "An archived run trained again": ("replay", "csv"),
     "Validation": ("validation", "csv"),
-    "Validation against published curves": ("validation_2017", "svg"),
+    "Published curves whose learning rates are known": ("anchor", "svg"),
     "Claims": ("claims", "csv"),
 }
 
@@ -58,7 +61,6 @@ class Item(NamedTuple):
     sources: list  # files that it is made of, notebook and code apart
     parameters: dict  # of its notebook
     by_default: bool = True  # whether it is made without being asked for
-    notebook: str | None = None  # the item whose notebook makes it too, where it has none
 
 
 class Catalogue:
@@ -87,11 +89,11 @@ class Catalogue:
         self.archived_timing = timing if self.uses_archive and Path(timing).exists() else None
         self.items = self._curves() | self._samples() | self._grids() | self._sensitivity()
         self.items |= self._hidden_modes() | self._quality() | self._overfitting()
-        self.items |= self._refuted() | self._ablations() | self._single()
+        self.items |= self._refuted() | self._ablations() | self._anchors() | self._single()
 
     def of(self, kind):
         """The names of a kind of figure or table."""
-        return [n for n, item in self.items.items() if item.kind == kind and not item.notebook]
+        return [name for name, item in self.items.items() if item.kind == kind]
 
     def made_by_default(self):
         """The names of all that is made without being asked for."""
@@ -455,20 +457,31 @@ class Catalogue:
                 found[name] = Item("ablation", "Other choices about the data", *what)
         return found
 
+    def _anchors(self):
+        """Training with published learning rates, beside the published curves."""
+        found = {}
+        for experiment, published in ANCHORS.items():
+            name, n = f"figS_anchor_{experiment.removesuffix('_2017')}", self.first_size(experiment)
+            rates = [group for group, values in self.groups.items() if experiment in values]
+            folders = [folder for group in rates for folder in self.runs(experiment, n, group)]
+            parameters = {
+                "runs": folders,
+                "dataset": published,
+                "paper_budget": self.paper_budget(experiment),
+                "output": f"figures/{name}",
+            }
+            small = self.experiments[experiment]["ais"] is None
+            default = small or self.on_gpu or all(f.startswith(ARCHIVE) for f in folders)
+            part = "Published curves whose learning rates are known"
+            what = self.model(experiment, n), of_runs(folders), parameters, default
+            found[name] = Item("anchor", part, *what)
+        return found
+
     # -------------------------------------------------------------- what there is one of
 
     def _single(self):
         """Table 1, the validation, an archived run trained again."""
-        rates = [group for group, values in self.groups.items() if VALIDATION in values]
-        n = self.first_size(VALIDATION)
-        validated = [folder for group in rates for folder in self.runs(VALIDATION, n, group)]
-        validation = self.config["validation"] | {
-            "runs": validated,
-            "paper_budget": self.paper_budget(VALIDATION),
-            "seed": self.config["seed"],
-            "output": "figures/validation",
-            "figure_output": "figures/figS_validation_2017",
-        }
+        validation = {"seed": self.config["seed"], "output": "figures/validation"}
         timing = self.config["timing"] | {
             "backend": self.backend,
             "archived": self.archived_timing,
@@ -501,16 +514,8 @@ class Catalogue:
                 "validation",
                 "Validation",
                 "Checks of the mathematics",
-                of_runs(validated),
-                validation,
-            ),
-            "figS_validation_2017": Item(
-                "validation",
-                "Validation against published curves",
-                self.model(VALIDATION, n),
                 [],
-                {},
-                notebook="validation",
+                self.config["validation"] | validation,
             ),
         }
         return found | {"claims": self._claims()}
@@ -562,7 +567,7 @@ class Catalogue:
     # --------------------------------------------------------------------------------- site
 
     def site(self):
-        """Parameters of the site: parts, notebooks, and the runs behind them."""
+        """Parameters of the site: its parts, and the runs behind them."""
         shown = {name: item for name, item in self.items.items() if item.by_default}
         parts = [
             (part, *how, {name: item.title for name, item in shown.items() if item.part == part})
@@ -575,7 +580,6 @@ class Catalogue:
         ]
         return {
             "parts": parts,
-            "notebooks": {name: item.notebook or name for name, item in shown.items()},
             "runs": {folder: self._trained_by(folder) for folder in behind},
             "results": self.results,
         }

@@ -119,17 +119,20 @@ use rule samples as replay with:
         name=one_of("replay"),
 
 
+use rule curves as anchor with:
+    input:
+        **made_from("anchor"),
+    output:
+        **figure("Validation", "anchor"),
+        table="figures/{name}.csv",
+    wildcard_constraints:
+        name=one_of("anchor"),
+
+
 use rule curves as validation with:
     input:
         **made_from("validation"),
     output:
-        report(
-            "figures/figS_{name}_2017.svg",
-            caption="../report/validation_2017.rst",
-            category="Validation",
-            labels={"figure": "figS_{name}_2017"},
-        ),
-        ["figures/figS_{name}_2017.pdf", "figures/figS_{name}_2017.png"],
         **table("Validation", "validation"),
     wildcard_constraints:
         name=one_of("validation"),

@@ -10,7 +10,7 @@ rule site:
         [f"figures/{name}.md" for name, suffix in SHOWN if suffix == "csv"],
         [
             f"results/notebooks/{name}.{suffix}"
-            for name in dict.fromkeys(SITE["notebooks"].values())
+            for name, _ in SHOWN
             for suffix in ("ipynb", "html")
         ],
         [f"{RESULTS}/notebooks/{name}.html" for name in SITE["runs"].values() if name],

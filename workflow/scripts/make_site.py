@@ -18,14 +18,13 @@ SITE = Path("figures/site")
 ARCHIVE = "workflow/archive/"
 
 
-def write(parts, notebooks, runs, results, options, missing=()):
+def write(parts, runs, results, options, missing=()):
     """Write the site.
 
     Parameters
     ----------
     parts : list of (heading, caption, suffix, {name: title})
         ``caption`` is a file of workflow/report; ``suffix`` svg for figures, csv for tables.
-    notebooks : {name: name of its notebook}
     runs : {folder: name of its notebook, or None for an archived one}
     results : folder of this scale's results.
     options : {key: value} of ``--config``.
@@ -34,16 +33,16 @@ def write(parts, notebooks, runs, results, options, missing=()):
     for folder in ("notebooks", "images"):
         shutil.rmtree(SITE / folder, ignore_errors=True)
         (SITE / folder).mkdir(parents=True)
+    names = {name for *_, titles in parts for name in titles}
     made = {
         name
-        for name in (*notebooks.values(), *filter(None, runs.values()))
+        for name in (*names, *filter(None, runs.values()))
         if (html := executed(name, results) + ".html") not in missing and Path(html).exists()
     }
 
     def item(name, title, suffix):
-        notebook = notebooks[name]
         target = f"figures/{name}.{'pdf' if suffix == 'svg' else 'md'}"
-        about = {"name": name, "title": title, "notebook": notebook, "made": notebook in made}
+        about = {"name": name, "title": title, "made": name in made}
         about["command"] = command(target, options)
         if not about["made"]:
             return about
@@ -53,11 +52,11 @@ def write(parts, notebooks, runs, results, options, missing=()):
         else:
             about["rows"] = read_table(name)
             about["said"] = Path(f"figures/{name}.md").read_text(encoding="utf-8").split("\n")[0]
-        sources = behind(executed(notebook, results) + ".ipynb")
+        sources = behind(executed(name, results) + ".ipynb")
         trained = [*dict.fromkeys(runs[source] for source in sources if runs.get(source))]
         files = [*Path("figures").glob(f"{name}.*"), *Path("figures").glob(f"{name}_measured.*")]
         return about | {
-            "time": duration([notebook], results),
+            "time": duration([name], results),
             "training_time": duration(trained, results) if trained else None,
             "n_archived": sum(source.startswith(ARCHIVE) for source in sources),
             "files": sorted(map(str, files)),
@@ -91,10 +90,9 @@ def write(parts, notebooks, runs, results, options, missing=()):
         **(findings() if "claims" in made else {}),
     )
     (SITE / "index.html").write_text(index, encoding="utf-8")
-    anchors = {notebook: name for name, notebook in reversed(notebooks.items())}
     for name in made:
         html = Path(executed(name, results) + ".html").read_text(encoding="utf-8")
-        html = with_link_back(html, f"../index.html#{anchors.get(name, 'runs')}")
+        html = with_link_back(html, f"../index.html#{name if name in names else 'runs'}")
         (SITE / f"notebooks/{name}.html").write_text(html, encoding="utf-8")
 
 

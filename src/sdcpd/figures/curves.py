@@ -76,22 +76,26 @@ def likelihood_curves(
 
 
 def known_rates(runs, paper_budget, published_curves):
-    """Bars & Stripes with stated learning rates: a panel a rate, ours solid, published dashed."""
+    """Stated learning rates: a panel a rate, ours solid, published dashed, as far as ours go."""
+    end = max(run.curve.epoch.max() for run in runs)
+    published_curves = published_curves[published_curves.epoch <= end]
     settings = [run.settings for run in runs]
     rates = sorted({each["hyperparameters"]["learning_rate"] for each in settings})
     figure, axes = plt.subplots(1, len(rates), figsize=(10, 4.2), sharey=True, squeeze=False)
     for axis, rate in zip(axes[0], rates, strict=True):
         for run in runs:
             if run.settings["hyperparameters"]["learning_rate"] == rate:
-                _draw_curve(axis, run, "test_mean")
+                _draw_curve(axis, run, "test_mean", run.settings["ais"] is not None)
         known = published_curves[published_curves.learning_rate == rate]
         _draw_published(axis, known[known.algorithm.isin({each["algorithm"] for each in settings})])
-        axis.set(title=f"learning rate η = {rate:g}", xlabel="update (= epoch)")
+        axis.set(title=f"learning rate η = {rate:g}", xlabel="epoch")
     axes[0, 0].set_ylabel(NATS)
     _legend(figure, axes[0, 0], with_published=True)
     steps = sorted({(each["n_inner_iterations"], each["n_gibbs_steps"]) for each in settings})
     counts = ", ".join(f"K = {k}" if d == 1 else f"d = {d}, K′ = {k}" for d, k in steps)
-    title = f"{model_of(runs[0])}, {counts}, mean over trials"
+    n = max(each["trials"] for each in settings)
+    trials = f"mean over {n} trials" if n > 1 else "one trial"
+    title = f"{model_of(runs[0])}, {counts}, {trials}"
     headline(figure, title, describe_runs(runs, paper_budget))
     return figure
 
