@@ -74,6 +74,28 @@ def test_runs_come_from_the_archive_or_from_here(make):
     assert other.run(*large).startswith("results/quick/")
 
 
+def test_shorter_runs_of_the_archive(make, module, monkeypatch, tmp_path):
+    """Of fewer epochs, with more trials: where there is no other; the claims get both."""
+    catalogue = make()
+    settings = catalogue.run_settings("mnist", "as_published", "cd", 500)
+    other = settings | {"hyperparameters": {"learning_rate": 7.0}}
+    stored = {"as_published_40/cd": settings, "as_published/cd": settings}
+    stored |= {"as_published_40/pcd": settings | {"algorithm": "pcd"}, "as_published_9/cd": other}
+    for place, content in stored.items():
+        folder = tmp_path / f"runs/mnist/{place}-500h"
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps({"settings": content}))
+    monkeypatch.setattr(module, "ARCHIVE", str(tmp_path))
+    catalogue.groups["as_published"]["mnist"]["pcd"] = {"learning_rate": 0.04}  # as stored
+    place = f"{tmp_path}/runs/mnist/as_published"
+    assert catalogue.run("mnist", "cd", 500, "as_published") == f"{place}/cd-500h"
+    assert catalogue.run("mnist", "pcd", 500, "as_published") == f"{place}_40/pcd-500h"
+    assert catalogue.run("mnist", "cg", 500, "as_published").startswith("results/quick/")
+    judged = [f for f in catalogue._claims().parameters["runs"] if "/mnist/as_published" in f]
+    expected = [f"{place}/cd-500h", f"{place}_40/cd-500h", f"{place}_40/pcd-500h"]
+    assert judged[:3] == expected and not any(str(tmp_path) in folder for folder in judged[3:])
+
+
 def test_trials_of_a_run_are_shared_out(make):
     which = "mnist", "as_published", "cd", 500
     assert make("paper").parts(which) == []

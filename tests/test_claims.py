@@ -206,6 +206,23 @@ def test_a_shorter_run_is_judged_as_far_as_it_goes_and_the_verdict_says_so():
     assert row["verdict"] == "reproduced, judged at 2 of 4 epochs"
 
 
+def test_of_several_runs_that_with_the_most_trials_is_judged_if_it_is_long_enough():
+    """One trial to epoch 4 and five to 2: claims about the end get the first, others the second."""
+    found = evidence({"as_published": {name: trials_of(SLOW) for name in ("sdcp_d", "cd")}})
+    found.runs["mnist", 500, "as_published_2"] = {}
+    for name in ("sdcp_d", "cd"):
+        own = found.runs["mnist", 500, "as_published"]
+        short = compare.until(own[name], 2)
+        found.runs["mnist", 500, "as_published_2"][name] = short
+        shorter(found, "as_published", name, 1, 4)
+    found.runs["mnist", 500, "as_published_by_others"] = {}  # another group
+    for least, expected in ((2, (5, 2)), (3, (1, 4)), (4, (1, 4))):
+        on = ON | {"least_epochs": least}
+        runs = found.pick(on, ("sdcp_d", "as_published"), ("cd", "as_published"))
+        assert {(run.settings["trials"], run.settings["epochs"]) for run in runs} == {expected}
+        assert on["epochs"] == expected[1]
+
+
 def test_what_was_not_run_has_no_epochs():
     """Not those of the other settings of the same place."""
     found = evidence({"as_published": WINS, "tuned_speed": WINS})

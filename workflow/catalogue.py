@@ -131,13 +131,19 @@ class Catalogue:
 
         Small models are trained wherever the workflow runs, unless runs=archive.
         """
-        which = {"experiment": experiment, "group": group, "algorithm": algorithm}
-        place = RUN.format(**which, n_hidden=n_hidden)
+        return self._runs(experiment, algorithm, n_hidden, group)[0]
+
+    def _runs(self, experiment, algorithm, n_hidden, group):
+        """The same, and those with fewer epochs that the archive has besides, as ``group_40``."""
+        which = {"experiment": experiment, "algorithm": algorithm, "n_hidden": n_hidden}
+        places = [RUN.format(group=group, **which)]
         large = self.experiments[experiment]["ais"] is not None
-        if self.uses_archive and (large or self.config["runs"] == "archive"):
-            settings = self.run_settings(experiment, group, algorithm, n_hidden)
-            return self._archived_or_here(place, settings)
-        return f"{self.results}/{place}"
+        if not self.uses_archive or not (large or self.config["runs"] == "archive"):
+            return [f"{self.results}/{places[0]}"]
+        shorter = Path(ARCHIVE).glob(RUN.format(group=f"{group}_[0-9]*", **which))
+        places += sorted(path.relative_to(ARCHIVE).as_posix() for path in shorter)
+        settings = self.run_settings(experiment, group, algorithm, n_hidden)
+        return self._archived(places, settings) or [f"{self.results}/{places[0]}"]
 
     def sweep(self, experiment, algorithm, n_hidden, kind):
         """Folder of a sweep: in the archive, if it is to be taken from there and it has it."""
@@ -145,13 +151,16 @@ class Catalogue:
         place = SWEEP.format(**which, n_hidden=n_hidden)
         if self.uses_archive:
             settings = self.sweep_settings(experiment, kind, algorithm, n_hidden)
-            return self._archived_or_here(place, settings)
+            return (self._archived([place], settings) or [f"{self.results}/{place}"])[0]
         return f"{self.results}/{place}"
 
-    def _archived_or_here(self, place, settings):
-        stored = archive.settings_of(f"{ARCHIVE}/{place}")
-        same = stored and stored["hyperparameters"] == settings["hyperparameters"]
-        return f"{ARCHIVE if same else self.results}/{place}"
+    def _archived(self, places, settings):
+        """Which of these the archive has, with these hyperparameters."""
+        stored = {f"{ARCHIVE}/{p}": archive.settings_of(f"{ARCHIVE}/{p}") for p in places}
+        wanted = settings["hyperparameters"]
+        return [
+            folder for folder, has in stored.items() if has and has["hyperparameters"] == wanted
+        ]
 
     def known(self, experiment, n_hidden, group):
         """The algorithms of an experiment for which a group has hyperparameters."""
@@ -526,7 +535,8 @@ class Catalogue:
             folder
             for experiment, n in self.sizes(*NUMBERED)
             for group in ("as_published", *TUNED)
-            for folder in self.runs(experiment, n, group)
+            for algorithm in self.algorithms(experiment, n, group)
+            for folder in self._runs(experiment, algorithm, n, group)
         ]
         sweeps = [f for which in self.tunings().values() for f in self.sweeps(*which)]
         sweeps += [

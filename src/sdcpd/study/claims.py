@@ -37,7 +37,8 @@ class NotJudged(Exception):
 class Evidence(NamedTuple):
     """Everything that claims are judged by."""
 
-    runs: dict  # (experiment, n_hidden, group) -> algorithm -> runs.Run
+    # (experiment, n_hidden, group) -> algorithm -> runs.Run; "group_40": with 40 epochs only
+    runs: dict
     sweeps: dict  # (experiment, n_hidden, kind) -> algorithm -> list of runs.Run
     quality: dict  # (experiment, n_hidden, group) -> DataFrame and ``real`` of quality.measure
     modes: dict  # (experiment, n_hidden, group) -> DataFrame of modes.measure
@@ -52,18 +53,30 @@ class Evidence(NamedTuple):
     def pick(self, on, *which, likelihoods=True):
         """Runs of (algorithm, group), as far and with as many trials as the shortest has.
 
+        Where there are several of a group, that with the most trials of those that are long enough.
         ``on["epochs"]`` becomes how far that is. Without ``likelihoods`` it does not matter how
         well these are known.
         """
         try:
-            found = [self.runs[on["experiment"], on["n_hidden"], g][name] for name, g in which]
-        except KeyError:
+            found = [self._longest_enough(on, name, group) for name, group in which]
+        except ValueError:
             groups = dict.fromkeys(group for _, group in which)
             raise NotJudged(f"{' or '.join(groups)} not run") from None
         trials = min(run.settings["trials"] for run in found)
         self.judge_at(on, min(run.settings["epochs"] for run in found), "run", trials)
         found = [compare.until(run, on["epochs"], trials) for run in found]
         return _without_doubts(found) if likelihoods else found
+
+    def _longest_enough(self, on, algorithm, group):
+        def preferred(run):
+            trials, epochs = run.settings["trials"], run.settings["epochs"]
+            return (1, trials, epochs) if epochs >= on.get("least_epochs", 0) else (0, epochs)
+
+        form, place = rf"{re.escape(group)}(_\d+)?", (on["experiment"], on["n_hidden"])
+        of_group = [
+            by for (*at, g), by in self.runs.items() if re.fullmatch(form, g) and (*at,) == place
+        ]
+        return max((by[algorithm] for by in of_group if algorithm in by), key=preferred)
 
     def sweep(self, on, algorithm, kind, likelihoods=True):
         """The runs of a sweep, as ``pick`` gives them."""
