@@ -96,6 +96,16 @@ def test_shorter_runs_of_the_archive(make, module, monkeypatch, tmp_path):
     assert judged[:3] == expected and not any(str(tmp_path) in folder for folder in judged[3:])
 
 
+def test_a_tuning_without_its_runs_makes_nobody_train_for_days(make):
+    """Where the large datasets come from the archive: not before it has them."""
+    tuned = {"cd": {"learning_rate": 0.01}}
+    for runs, made in (("auto", []), ("train", ["cd"])):
+        catalogue = make(runs=runs)
+        catalogue.groups.setdefault("tuned_speed", {})["mnist_500h"] = tuned
+        assert catalogue.algorithms("mnist", 500, "tuned_speed") == made
+        assert ("figS_mnist_500h_tuned_speed" in catalogue._curves()) == bool(made)
+
+
 def test_trials_of_a_run_are_shared_out(make):
     which = "mnist", "as_published", "cd", 500
     assert make("paper").parts(which) == []

@@ -168,10 +168,14 @@ class Catalogue:
         return [a for a in self.experiments[experiment]["algorithms"] if a in of_group]
 
     def algorithms(self, experiment, n_hidden, group):
-        """Of tuned groups those that are known; else all, of which none may be missing."""
-        if group in TUNED:
-            return self.known(experiment, n_hidden, group)
-        return self.experiments[experiment]["algorithms"]
+        """Of tuned groups those that are known, and archived where large ones are taken from there;
+        else all, of which none may be missing."""
+        if group not in TUNED:
+            return self.experiments[experiment]["algorithms"]
+        known = self.known(experiment, n_hidden, group)
+        if not self.uses_archive or self.experiments[experiment]["ais"] is None:
+            return known
+        return [a for a in known if self.run(experiment, a, n_hidden, group).startswith(ARCHIVE)]
 
     def runs(self, experiment, n_hidden, group=None):
         """Folders of the runs of all algorithms of an experiment."""
