@@ -596,7 +596,8 @@ def test_refuted_over_epochs():
     groups = {"as_published": [cd, pcd], "tuned_speed": [pcd, make_run("sdcp", "mnist")]}
     figure = figures.refuted_over_epochs(groups, LONG)
     one, other = figure.axes
-    assert [axis.get_title() for axis in (one, other)] == ["as published", "tuned speed"]
+    titles = ["hyperparameters as published", "each algorithm tuned for speed"]
+    assert [axis.get_title() for axis in (one, other)] == titles
     of_cd, filled, of_pcd, none = one.lines
     assert of_cd.get_xydata() == pytest.approx(np.array([[1, 0.1], [2, 20], [4, 30]]))
     assert of_pcd.get_ydata() == pytest.approx([0, 0.1, 0.2]) and not len(none.get_xdata())

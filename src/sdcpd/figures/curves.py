@@ -13,6 +13,8 @@ GROUP_NAMES = {
     "as_published": "hyperparameters as published",
     "tuned_speed": "each algorithm tuned for speed",
     "tuned_final": "each algorithm tuned for its final value",
+    "step_matched": "with the smallest step of S-DCP-D",
+    "lambda_0.9": "as published, λ_H = 0.9",
 }
 PUBLISHED = {"ls": (0, (4, 2)), "lw": 1, "mfc": "white"}
 GREY = {"color": "0.4"}  # of all algorithms, in legends
@@ -191,7 +193,7 @@ def refuted_over_epochs(groups, paper_budget):
             table = table[table.refuted]
             axis.plot(table.epoch, table.missed, lw=0, **how)
         axis.set_yscale("symlog", linthresh=1)
-        axis.set_title(group.replace("_", " "))
+        axis.set_title(GROUP_NAMES.get(group, group))
         axis.xaxis.set_tick_params(labelbottom=True)
         axis.set_xlabel("epoch")
     for axis in axes[:, 0]:
