@@ -886,3 +886,17 @@ def test_refuted_points_are_hollow_with_what_they_can_be_at_most():
     figure = figures.likelihood_curves([make_run()], PAPER)  # no bound refutes it
     assert not [d for d in figure.axes[0].lines if d.get_marker() == "_"]
     assert "refuted" not in " ".join(words_of(figure) + legend_of(figure))
+
+
+def test_what_several_trials_can_be_at_most():
+    """Each trial what its own bound allows: the mean of these, and the largest."""
+    one = refuted_run()
+    other = one.curve.assign(trial=1, bound=90.0, train=one.curve.train - 1)
+    run = one._replace(curve=pd.concat([one.curve, other]))
+    end, value = summarize(run).iloc[-1], one.curve.train.iloc[-1]
+    assert end.train_mean_at_most == pytest.approx(value - (20 + 1) / 2)
+    assert end.train_max_at_most == pytest.approx(value - 1) and end.refuted_by == 20
+    drawn = figures.likelihood_curves([run], PAPER).axes[:2]
+    for axis, most in zip(drawn, (end.train_mean_at_most, end.train_max_at_most), strict=True):
+        (bar,) = [line for line in axis.lines if line.get_marker() == "_"]
+        assert bar.get_ydata() == pytest.approx([most])

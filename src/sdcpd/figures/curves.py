@@ -247,7 +247,7 @@ def _draw_curve(axis, run, column, from_first_epoch=False):
     refuted = table[table.refuted_by > 0]
     if len(refuted):
         high, how = refuted[column], {"color": color, "zorder": 4}
-        low, name = high - refuted.refuted_by, f"_{run.settings['algorithm']}, refuted"
+        low, name = refuted[f"{column}_at_most"], f"_{run.settings['algorithm']}, refuted"
         axis.plot(refuted.epoch, high, marker, mfc="white", ms=5, lw=0, label=name, **how)
         axis.vlines(refuted.epoch, low, high, lw=0.8, ls=":", **how)
         axis.plot(refuted.epoch, low, "_", ms=9, mew=1.5, **how)

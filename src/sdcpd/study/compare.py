@@ -51,8 +51,8 @@ def summarize(run, trusted=False):
         epoch, update, trials, ess (the smallest), train_mean, train_max, train_low, train_high and
         the same for test, and for valid where there are validation images. low … high is the 95 %
         interval (Student's t) of the mean over trials; NaN where one trial is left. Of plain AIS
-        also refuted_by: how many nats a likelihood is above what the bound on log Z allows, 0
-        where it may be.
+        also train_mean_at_most, train_max_at_most and so on, which the bounds on log Z allow; and
+        refuted_by: by how many nats a trial is above that, the largest, 0 where it may be.
     """
     alive = run.curve[run.curve.status == "ok"]
     if trusted:
@@ -62,6 +62,7 @@ def summarize(run, trusted=False):
     alive = alive[alive.train.notna()]
     over = alive.bound - alive.log_z if "bound" in alive else pd.Series(np.nan, alive.index)
     alive = alive.assign(over=over.where(refuted(0, over), 0))
+    alive = alive.assign(**{f"{p}_at_most": alive[p] - alive.over for p in parts_of(run)})
     groups = alive.groupby(["epoch", "update"])
     table = groups.agg(trials=("trial", "size"), ess=("ess", "min"), refuted_by=("over", "max"))
     quantile = quantile_of(table.trials)
@@ -71,6 +72,9 @@ def summarize(run, trusted=False):
         table[f"{part}_max"] = groups[part].max()
         table[f"{part}_low"] = table[f"{part}_mean"] - half
         table[f"{part}_high"] = table[f"{part}_mean"] + half
+        if not trusted:
+            table[f"{part}_mean_at_most"] = groups[f"{part}_at_most"].mean()
+            table[f"{part}_max_at_most"] = groups[f"{part}_at_most"].max()
     table = table.reset_index()
     return table.drop(columns="refuted_by") if trusted else table
 
