@@ -266,20 +266,25 @@ def test_a_clone_has_the_same_bytes_whatever_git_does_to_line_endings(tmp_path):
 
 
 def test_archived_large_models_have_a_bound_and_a_trusted_estimate():
-    """Which agree with what several seeds find of the models, as far as a search can miss modes."""
+    """Which agree with what several seeds find of the models, but where a search has missed a
+    mode: then a bound by one of the others, or by longer chains, says so (README)."""
     kept = ROOT / "workflow/archive"
     for folder in sorted((kept / "runs").glob("*/as_published/*-500h")):
         run, experiment = runs.load(folder), folder.parts[-3]
         if experiment not in ("mnist", "caltech", "kannada"):  # ablations: no models
             continue
-        name, end = run.settings["algorithm"], run.curve.iloc[-1]
-        assert run.trials and end.bound < end.trusted_log_z + 0.1, folder
+        name, (best,) = run.settings["algorithm"], run.trials
+        end = run.curve[run.curve.trial == best].iloc[-1]
+        assert end.bound < end.trusted_log_z + 0.1, folder
         assert abs(end.trusted_test - end.test - end.log_z + end.trusted_log_z) < 0.3  # halves
         place = kept / f"modes/{experiment}-as_published-500h"
         measured = pd.read_csv(place / "measurements.csv").query("algorithm == @name")
-        assert (measured.bound < measured.trusted_log_z + 0.1).all()
-        assert end.bound < measured.trusted_log_z.max() + 0.5 and len(measured) == 5  # halves
-        assert abs(end.trusted_log_z - measured.trusted_log_z).max() < 4
+        assert len(measured) == 5 and set(measured.trial) == {best}
+        largest = measured.bound.max()
+        assert max(end.bound, largest) < measured.trusted_log_z.max() + 0.5  # halves
+        missed = largest - end.trusted_log_z > trusted.AGREEMENT
+        assert missed == ((experiment, name) == ("caltech", "cd"))
+        assert missed or abs(end.trusted_log_z - measured.trusted_log_z).max() < 4
         if experiment == "caltech":
-            refuted = end.bound - end.log_z > trusted.AGREEMENT
+            refuted = largest - end.log_z > trusted.AGREEMENT
             assert refuted == (name in ("cd", "sdcp", "sdcp_d"))
