@@ -109,6 +109,10 @@ class Catalogue:
         """The hidden units of the paper's numbered figures."""
         return self.experiments[experiment]["n_hidden"][0]
 
+    def is_small(self, experiment):
+        """Whether log Z is exact, and a run takes seconds."""
+        return self.experiments[experiment]["ais"] is None
+
     def sizes(self, *names):
         return [(name, n) for name in names for n in self.experiments[name]["n_hidden"]]
 
@@ -131,14 +135,14 @@ class Catalogue:
 
         Small models are trained wherever the workflow runs, unless runs=archive.
         """
-        return self._runs(experiment, algorithm, n_hidden, group)[0]
+        return self._with_shorter(experiment, algorithm, n_hidden, group)[0]
 
-    def _runs(self, experiment, algorithm, n_hidden, group):
+    def _with_shorter(self, experiment, algorithm, n_hidden, group):
         """The same, and those with fewer epochs that the archive has besides, as ``group_40``."""
         which = {"experiment": experiment, "algorithm": algorithm, "n_hidden": n_hidden}
         places = [RUN.format(group=group, **which)]
-        large = self.experiments[experiment]["ais"] is not None
-        if not self.uses_archive or not (large or self.config["runs"] == "archive"):
+        trained = self.is_small(experiment) and self.config["runs"] != "archive"
+        if trained or not self.uses_archive:
             return [f"{self.results}/{places[0]}"]
         shorter = Path(ARCHIVE).glob(RUN.format(group=f"{group}_[0-9]*", **which))
         places += sorted(path.relative_to(ARCHIVE).as_posix() for path in shorter)
@@ -173,7 +177,7 @@ class Catalogue:
         if group not in TUNED:
             return self.experiments[experiment]["algorithms"]
         known = self.known(experiment, n_hidden, group)
-        if not self.uses_archive or self.experiments[experiment]["ais"] is None:
+        if not self.uses_archive or self.is_small(experiment):
             return known
         return [a for a in known if self.run(experiment, a, n_hidden, group).startswith(ARCHIVE)]
 
@@ -318,7 +322,7 @@ class Catalogue:
                     "study_epochs": self._study_epochs(kind, experiment),
                     "output": f"figures/{name}",
                 }
-                default = self._sweeps_by_default(experiment, sweeps)
+                default = self._by_default(experiment, sweeps)
                 what = self.model(experiment, n), of_sweeps(sweeps), parameters, default
                 found[name] = Item("tune", part, *what)
         return found
@@ -336,9 +340,9 @@ class Catalogue:
         of_all = self.paper["experiments"][experiment]["epochs"]
         return self.paper[kind]["experiments"][experiment].get("epochs", of_all)
 
-    def _sweeps_by_default(self, experiment, folders):
-        small = experiment == "bars_and_stripes"
-        return small or self.on_gpu or all(folder.startswith(ARCHIVE) for folder in folders)
+    def _by_default(self, experiment, folders):
+        archived = all(folder.startswith(ARCHIVE) for folder in folders)
+        return self.is_small(experiment) or self.on_gpu or archived
 
     def _sensitivity(self):
         """S-DCP-D over ε and λ_H, at its learning rates as published and tuned."""
@@ -351,7 +355,7 @@ class Catalogue:
                 for group in groups
             }
             parameters = {"sweeps": sweeps, "output": f"figures/{name}"}
-            default = self._sweeps_by_default(experiment, sweeps.values())
+            default = self._by_default(experiment, sweeps.values())
             what = self.model(experiment, n), of_sweeps(sweeps.values()), parameters, default
             found[name] = Item("sensitivity", "Sensitivity to ε and λ_H", *what)
         return found
@@ -483,8 +487,7 @@ class Catalogue:
                 "paper_budget": self.paper_budget(experiment),
                 "output": f"figures/{name}",
             }
-            small = self.experiments[experiment]["ais"] is None
-            default = small or self.on_gpu or all(f.startswith(ARCHIVE) for f in folders)
+            default = self._by_default(experiment, folders)
             part = "Published curves whose learning rates are known"
             what = self.model(experiment, n), of_runs(folders), parameters, default
             found[name] = Item("anchor", part, *what)
@@ -540,7 +543,7 @@ class Catalogue:
             for experiment, n in self.sizes(*NUMBERED)
             for group in ("as_published", *TUNED)
             for algorithm in self.algorithms(experiment, n, group)
-            for folder in self._runs(experiment, algorithm, n, group)
+            for folder in self._with_shorter(experiment, algorithm, n, group)
         ]
         sweeps = [f for which in self.tunings().values() for f in self.sweeps(*which)]
         sweeps += [
