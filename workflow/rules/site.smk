@@ -8,11 +8,7 @@ rule site:
     input:
         [f"figures/{name}.{suffix}" for name, suffix in SHOWN],
         [f"figures/{name}.md" for name, suffix in SHOWN if suffix == "csv"],
-        [
-            f"results/notebooks/{name}.{suffix}"
-            for name, _ in SHOWN
-            for suffix in ("ipynb", "html")
-        ],
+        [f"results/notebooks/{name}.{suffix}" for name, _ in SHOWN for suffix in ("ipynb", "html")],
         [f"{RESULTS}/notebooks/{name}.html" for name in SITE["runs"].values() if name],
         [f"workflow/report/{caption}.rst" for _, caption, _, _ in SITE["parts"]],
         "workflow/scripts/pages.py",
