@@ -378,7 +378,7 @@ def quality_(study):
 
 
 def measure(study, kind, function, how):
-    """What is measured of the final models of large datasets."""
+    """What is measured of final models of large datasets, added to what the archive has of it."""
     for group in ("as_published", *experiments.TUNED):
         for name, n in study.sizes():
             folders = [
@@ -387,6 +387,9 @@ def measure(study, kind, function, how):
             found = [runs.load(f) for f in folders if (f / "run.json").exists()]
             if found and found[0].settings["ais"]:  # of small models log Z is known
                 goal = study.folder / f"{kind}/{name}-{group}-{n}h"
+                archived = archive.FOLDER / kind / goal.name
+                if archived.exists() and not goal.exists():
+                    shutil.copytree(archived, goal)
                 where = {"backend_name": study.backend, "data_folder": study.data}
                 print(goal.name, function(found, goal, **how, **where).to_string(), sep="\n")
 

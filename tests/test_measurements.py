@@ -56,18 +56,45 @@ def test_an_interrupted_call_goes_on(tmp_path):
 
 @pytest.mark.parametrize("part", ["W", "b", "c"])
 def test_rows_of_other_models_are_not_kept(part, tmp_path):
-    """Not even if only one number of one of them is another."""
+    """Not even if only one number is another."""
     run = finished()
     measurements(tmp_path, [run]).add(*ROWS)
     changed = run.theta.map(np.copy)
     getattr(changed, part)[1, 0] += 1
-    others = [run._replace(theta=changed)], [run, run], [finished(trials=2)]
-    for other in others:
-        assert measurements(tmp_path, other).rows == []
+    other = [run._replace(theta=changed)]
+    assert [row["trial"] for row in measurements(tmp_path, other).rows] == [0, 2]
     assert len(measurements(tmp_path, [run]).rows) == 3
-    measurements(tmp_path, others[0]).add(ROWS[0])  # written over
-    assert measurements(tmp_path, [run]).rows == []
-    assert len(measurements(tmp_path, others[0]).rows) == 1
+    measurements(tmp_path, other).add(ROWS[1])  # written over
+    assert [row["trial"] for row in measurements(tmp_path, [run]).rows] == [0, 2]
+    assert len(measurements(tmp_path, other).rows) == 3
+
+
+@pytest.mark.parametrize("change", [{"epochs": 5}, {"algorithm": "pcd"}, {"trials": 2}], ids=str)
+def test_rows_of_other_runs_are_not_kept(change, tmp_path):
+    """Whether their models are at hand or not; with fewer trials those that it has not."""
+    run = finished()
+    measurements(tmp_path, [run]).add(*ROWS)
+    other = run._replace(settings=run.settings | change)
+    for models_of in (other, other._replace(trials=(), theta=other.theta.select([]))):
+        rows = measurements(tmp_path, [models_of]).rows
+        assert [row["trial"] for row in rows] == ([0, 1] if "trials" in change else [])
+    assert measurements(tmp_path, [finished(seed=2)]).rows == []
+
+
+def test_trials_that_come_later_are_added(tmp_path):
+    """Of the earlier ones the archive may have one model, in half precision, or none."""
+    run = finished(trials=3)
+    two = run.settings | {"trials": 2}
+    first = run._replace(theta=run.theta.select([0, 1]), trials=(0, 1), settings=two)
+    measurements(tmp_path, [first]).add(*ROWS[:2])
+    half = run.theta.map(lambda array: array.astype(np.float16).astype(np.float32))
+    with_two = run._replace(theta=half.select([1, 2]), trials=(1, 2))
+    later = measurements(tmp_path, [with_two])
+    assert [row["trial"] for row in later.rows] == [0, 1]
+    later.add(ROWS[2])
+    with_none = run._replace(theta=run.theta.select([]), trials=())
+    assert [row["trial"] for row in measurements(tmp_path, [with_none]).rows] == [0, 1, 2]
+    assert set(about(tmp_path)["models"]) == {"cd 0", "cd 1", "cd 2"}
 
 
 @pytest.mark.parametrize("columns", [COLUMNS[:2], [*COLUMNS, "more"], COLUMNS[::-1]], ids=str)
@@ -85,7 +112,7 @@ def test_half_a_folder_is_begun_anew(missing, tmp_path):
 
 
 def test_what_else_is_said_about_them_survives(tmp_path):
-    """But for origin and date, which are those of the last call; of other models nothing does."""
+    """The origin is that of all calls, the date that of the last; of other models nothing does."""
     first = measurements(tmp_path)
     first.about |= {"real": {"entropy": 1.5}, "finished": "long ago"}
     first.add(*ROWS)
@@ -97,7 +124,8 @@ def test_what_else_is_said_about_them_survives(tmp_path):
     assert second.about["real"] == {"entropy": 1.5}
     second.write()
     assert about(tmp_path)["real"] == {"entropy": 1.5}
-    assert about(tmp_path)["provenance"] == stored["provenance"]
+    device = stored["provenance"]["device"]
+    assert about(tmp_path)["provenance"] == stored["provenance"] | {"device": f"another + {device}"}
     assert stored["finished"].startswith("20")
     assert "real" not in measurements(tmp_path, [finished(seed=2)]).about
 

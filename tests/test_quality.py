@@ -216,7 +216,7 @@ def test_without_any_model_the_table_is_empty(small, tmp_path):
     assert list(table.columns) == quality.COLUMNS and table.empty
     assert pd.read_csv(tmp_path / "measurements.csv").columns.tolist() == quality.COLUMNS
     assert set(about(tmp_path)) == {
-        *("provenance", "models", "how"),
+        *("provenance", "runs", "models", "how"),
         "finished",
         "real",
         "accuracy",

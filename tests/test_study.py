@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import nbformat
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from project import copy_project, environment, run, with_algorithms
@@ -168,6 +169,17 @@ def test_what_is_archived_is_not_made_again_on_another_machine(planned, tmp_path
     assert (other.folder / place / "curve.csv").read_bytes() == (
         tmp_path / "whole/curve.csv"
     ).read_bytes()
+    rows = module.archive.FOLDER / "quality/bars_and_stripes-as_published-3h/measurements.csv"
+    rows.parent.mkdir(parents=True)
+    rows.write_text("of earlier trials")
+    found = []
+
+    def add_rows(finished, folder, **how):
+        found.append((folder / rows.name).read_text())
+        return pd.DataFrame()
+
+    module.measure(other, "quality", add_rows, {})
+    assert found == ["of earlier trials"]
     merged = runs.load(other.folder / place)
     assert len(merged.trials) == 3 and {2, 3} < {*merged.trials}
     module.archive_(other)

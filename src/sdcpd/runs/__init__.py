@@ -14,6 +14,7 @@ from .runfile import (
     FILES,
     SWEEP_FILES,
     Run,
+    joined_all,
     load,
     load_sweep,
     merge,

@@ -116,7 +116,7 @@ def save(run, folder):
             file.write(gzip.compress(text.encode(), mtime=0))  # the same bytes every time
     else:
         with whole_file(folder / "models.npz", "wb") as file:
-            np.savez(file, **run.theta._asdict(), trials=run.trials)
+            np.savez(file, **run.theta._asdict(), trials=np.array(run.trials, int))
         with whole_file(folder / "curve.csv") as file:
             run.curve.to_csv(file, index=False, float_format="%.10g")
     for name, content in (("wall.json", run.wall), ("run.json", about)):
@@ -232,7 +232,7 @@ def merge(folders, folder, n_trials=None):
     curve = pd.concat(part.curve for part in parts).sort_values(["update", "trial"])
     curve = curve[[name for name in COLUMNS if name in curve]].reset_index(drop=True)
     # devices and versions of other machines, where they differ
-    about = {name: joined([about.get(name) for about in abouts]) for name in abouts[0]}
+    about = joined_all(abouts)
     theta, wall = concatenated([p.theta for p in parts]), sum_of([p.wall for p in parts])
     with_model = tuple(trial for part in parts for trial in part.trials)
     run = Run(settings, about, curve, theta, wall, with_model)
@@ -253,6 +253,11 @@ def sum_of(walls):
     wall = {"started": min(w["started"] for w in walls)}
     wall |= {"finished": max(w["finished"] for w in walls)}
     return wall | {name: round(sum(w[name] for w in walls), 3) for name in SUMS}
+
+
+def joined_all(abouts):
+    """What several provenances say: ``joined``, name by name."""
+    return {name: joined([about.get(name) for about in abouts]) for name in abouts[0]}
 
 
 def joined(values):

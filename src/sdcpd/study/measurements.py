@@ -1,7 +1,9 @@
 """Tables of measurements of finished models, kept row by row: an interrupted call goes on.
 
 A folder holds ``measurements.csv`` and ``about.json``, which says where and when they were made,
-and of which models: those of others, trained in the same place before, are not kept.
+and of which models: those of others, trained in the same place before, are not kept. Those of a
+trial whose model is not at hand, as the archive has that of the best one only, are kept as long as
+its run is the same but for the number of trials.
 """
 
 import hashlib
@@ -39,8 +41,8 @@ class Measurements:
     def __init__(self, folder, columns, finished, engine, **how):
         self.folder, self.columns = Path(folder), columns
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.about = {"models": _fingerprint(finished), "how": how}
-        self.about["provenance"] = runs.provenance(engine)
+        self.about = {"how": how, "provenance": runs.provenance(engine)} | _identities(finished)
+        self.trials = {run.settings["algorithm"]: run.settings["trials"] for run in finished}
         self.rows = self._kept()
 
     def has(self, **known):
@@ -61,20 +63,33 @@ class Measurements:
             json.dump(self.about, file, indent=2)
 
     def table(self):
-        """All rows as a DataFrame."""
-        return pd.DataFrame(self.rows, columns=self.columns)
+        """All rows as a DataFrame, in the order of the runs and of their trials."""
+        order = [*self.trials]
+        rows = sorted(self.rows, key=lambda row: (order.index(row["algorithm"]), row["trial"]))
+        return pd.DataFrame(rows, columns=self.columns)
 
     def _kept(self):
         try:
             about = json.loads((self.folder / FILES[1]).read_text(encoding="utf-8"))
-            if all(about.get(name) == self.about[name] for name in ("models", "how")):
-                table = pd.read_csv(self.folder / FILES[0])
-                if list(table.columns) == self.columns:
-                    self.about = about | self.about
-                    return table.to_dict("records")
+            table = pd.read_csv(self.folder / FILES[0])
         except FileNotFoundError:
-            pass
-        return []
+            return []
+        if about["how"] != self.about["how"] or list(table.columns) != self.columns:
+            return []
+        rows = [row for row in table.to_dict("records") if self._is_of_these(row, about)]
+        if rows:
+            models = about["models"] | self.about["models"]
+            origin = runs.joined_all([about["provenance"], self.about["provenance"]])
+            self.about = about | self.about | {"models": models, "provenance": origin}
+        return rows
+
+    def _is_of_these(self, row, about):
+        algorithm, trial = row["algorithm"], row["trial"]
+        model, run = f"{algorithm} {trial}", self.about["runs"].get(algorithm)
+        if run is None or run != about["runs"].get(algorithm) or trial >= self.trials[algorithm]:
+            return False
+        known = about["models"].get(model)
+        return self.about["models"].get(model, known) == known
 
 
 def read(folder):
@@ -117,9 +132,20 @@ def stack(found, xp):
     return Parameters(*(xp.asarray(np.concatenate(arrays)) for arrays in parts))
 
 
-def _fingerprint(finished):
-    digest = hashlib.sha256()
-    for run in finished:
-        for array in run.theta:
-            digest.update(np.ascontiguousarray(array))
-    return digest.hexdigest()[:16]
+def _identities(finished):
+    """Hashes that tell the runs, but for their number of trials, and the models at hand, as the
+    archive keeps them: in half precision."""
+    settings = [run.settings | {"trials": None} for run in finished]
+    names = [each["algorithm"] for each in settings]
+    texts = [json.dumps(each, sort_keys=True).encode() for each in settings]
+    with np.errstate(over="ignore"):  # of a trial that diverged
+        models = {
+            f"{name} {trial}": _digest(b"".join(a[row].astype(np.float16) for a in run.theta))
+            for name, run in zip(names, finished, strict=True)
+            for row, trial in enumerate(run.trials)
+        }
+    return {"runs": dict(zip(names, map(_digest, texts), strict=True)), "models": models}
+
+
+def _digest(content):
+    return hashlib.sha256(content).hexdigest()[:16]

@@ -56,12 +56,14 @@ def measure(
     engine = engines.select(backend_name)
     how = {"seed": seed, "n_chains": n_chains, "n_steps": n_steps}
     kept = Measurements(folder, COLUMNS, finished, engine, **how)
+    best = {run.settings["algorithm"]: (run, *run.best()) for run in finished}
+    kept.rows = [row for row in kept.rows if row["trial"] == best[row["algorithm"]][2]]
     todo = [
         (run, theta, trial, number)
-        for run, theta, trial in ((run, *run.best()) for run in finished)
+        for algorithm, (run, theta, trial) in best.items()
         if theta is not None
         for number in range(seeds)
-        if not kept.has(algorithm=run.settings["algorithm"], number=number)
+        if not kept.has(algorithm=algorithm, number=number)
     ]
     if not todo and (kept.folder / IMAGES).exists():
         return kept.table()
