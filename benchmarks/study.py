@@ -8,8 +8,8 @@
     archive       everything that is finished in the folder, into workflow/archive
     adopt         write what the archived tunings choose to hyperparameters.yaml
     table1        Table 1, one model at a time
-    hidden_modes  what plain AIS does not see of the final models, as published and tuned
-    quality       images that these models generate: sharpness, diversity, distance
+    hidden_modes  what plain AIS does not see of the final models, as published
+    quality       images that final models generate, as published and tuned for the end
 
 Each reads the workflow's configuration, of which `study` lists the pieces, and writes the
 workflow's run files; those of the archive are what `snakemake` then draws and judges. `run` can be
@@ -369,17 +369,17 @@ def table1(study):
 
 
 def hidden_modes(study):
-    measure(study, "modes", modes.measure, study.config["hidden_modes"])
+    measure(study, "modes", ["as_published"], modes.measure, study.config["hidden_modes"])
 
 
 def quality_(study):
     how = study.config["quality"] | {"seed": study.config["seed"]}
-    measure(study, "quality", quality.measure, how)
+    measure(study, "quality", ["as_published", "tuned_final"], quality.measure, how)
 
 
-def measure(study, kind, function, how):
+def measure(study, kind, groups, function, how):
     """What is measured of final models of large datasets, added to what the archive has of it."""
-    for group in ("as_published", *experiments.TUNED):
+    for group in groups:
         for name, n in study.sizes():
             folders = [
                 study.folder / f"runs/{name}/{group}/{a}-{n}h" for a in study.algorithms(name)

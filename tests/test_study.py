@@ -178,7 +178,7 @@ def test_what_is_archived_is_not_made_again_on_another_machine(planned, tmp_path
         found.append((folder / rows.name).read_text())
         return pd.DataFrame()
 
-    module.measure(other, "quality", add_rows, {})
+    module.measure(other, "quality", ["as_published", "tuned_final"], add_rows, {})
     assert found == ["of earlier trials"]
     merged = runs.load(other.folder / place)
     assert len(merged.trials) == 3 and {2, 3} < {*merged.trials}
