@@ -21,7 +21,7 @@ from conftest import random_bits
 from matplotlib import pyplot as plt
 from test_trusted import planted
 
-from sdcpd import ROOT, __version__, cli, data, figures, options, philox, runs, sampling, trusted
+from sdcpd import ROOT, __version__, cli, data, figures, options, philox, runs, sampling
 from sdcpd.algorithms import ALGORITHMS, LABELS
 from sdcpd.log_z import MIN_ESS
 from sdcpd.progress import Progress
@@ -472,7 +472,6 @@ def test_evaluate_warns_of_a_mode_that_ais_misses(own_file, tmp_path, capsys):
 @pytest.mark.parametrize(("n", "doubtful"), [(20, False), (2, True)])
 def test_evaluate_by_ais_as_the_run(n, doubtful, own_file, capsys, monkeypatch):
     """And what is doubtful is marked."""
-    monkeypatch.setattr(trusted, "REPEATS", (1,))
     assert train("--ais-particles", f"{n}", "--ais-temperatures", f"{n + 10}") == 0
     how, mark = f"{n} particles × {n + 10} temperatures", "ESS below 10: doubtful"
     printed = capsys.readouterr().out

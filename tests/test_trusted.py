@@ -141,14 +141,15 @@ def test_trusted_log_z_repeats_with_its_key():
     assert set(one.bases) >= {"data", "chains", "mode 1"}
 
 
-def test_the_sum_over_cells_is_unbiased():
-    """Ẑ/Z is 1 on average, also where few particles and temperatures see little of a model."""
+def test_the_sum_over_cells_is_all_but_unbiased():
+    """Ẑ/Z is 1 on average, less what the choice of the base that is run again takes from it, also
+    where few temperatures see little of a model."""
     theta = random_models(8, 5, seed=3, scale=2, dtype=np.float32)
     images, exact = random_bits(30, 8, seed=1, dtype=np.uint8), exact_log_z(theta).value[0]
-    few = {"n_particles": 10, "n_temperatures": 3}
+    few = {"n_particles": 50, "n_temperatures": 3}
     found = [trusted_log_z(theta, images, key("cells", seed), **few) for seed in range(300)]
     ratios = np.exp([each.value - exact for each in found])
     error = ratios.std(ddof=1) / np.sqrt(len(ratios))
-    assert error < 0.05 and abs(ratios.mean() - 1) < 4 * error
+    assert error < 0.005 and -1 / 50 < ratios.mean() - 1 < 4 * error
     errors = np.array([each.standard_error for each in found])
     assert 0.7 < ratios.std() / np.sqrt((ratios**2 * errors**2).mean()) < 1.4

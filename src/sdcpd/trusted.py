@@ -41,12 +41,13 @@ class TrustedLogZ(NamedTuple):
 
 
 AGREEMENT = 0.5  # nats; what differs by less agrees
-CHAINS = 4  # of the search, a particle
-CANDIDATES, COMBINED = 28, 48  # modes that are combined, and of what comes of it are finished
-MODES = 4  # bases at most, besides the two means over images
-BROAD = 4  # times the temperatures from the chains' mean, the base of whatever is in no mode
+IMAGES = 8  # of the search that start as they are, a chain
+DIRECTIONS = 16  # of the search, each with both signs
+CANDIDATES, COMBINED = 20, 32  # modes that are combined, and of what comes of it are finished
+MODES = 6  # bases at most, besides the two means over images
 DISTINCT = 0.05  # modes differ in at least this share of the pixels
-REPEATS = (1, 4, 16)  # times the temperatures, until the estimate agrees
+LONGER, LONGEST = 4, 16  # times the temperatures of a base that is run again; at most
+ERROR, ENOUGH = 0.15, 16  # no base is run again where log Z has less, or after so many times
 TO_TELL, TO_THE_END = 20, 100  # iterations of mean field: until it shows which mode it goes to; all
 
 
@@ -83,9 +84,9 @@ def mean_field(theta, v, n_iterations=TO_THE_END, dtype=np.float64):
 def trusted_log_z(theta, images, key, n_particles=100, n_temperatures=250, engine=PLAIN):
     """log Z of a model that may have modes far from the data, which plain AIS does not see.
 
-    ``find_modes``, with CHAINS a particle and as many steps as temperatures, tells where the model
-    may have its weight. AIS then starts from several bases k: the mean of the images, that of the
-    chains, with BROAD times the temperatures, and the best MODES distinct modes.
+    ``find_modes``, with as many chains as particles and as many steps as temperatures, tells where
+    the model may have its weight. AIS then starts from several bases k: the mean of the images,
+    that of the chains, and the best MODES distinct modes.
 
     Each sees its own surroundings well and others by chance. So the states are shared out among
     the bases, v to base k by φ_k(v) = q_k(v) / Σ_l q_l(v), q_k being the base's probability, and
@@ -93,9 +94,13 @@ def trusted_log_z(theta, images, key, n_particles=100, n_temperatures=250, engin
     E[w φ_k(v)] = Z E_p[φ_k]. The sum over k is unbiased for Z, as every base alone is. An
     unbiased estimate is e^a times too large with a probability of at most e^−a (Markov), while
     one that misses a mode is too small by as much as the mode weighs: hence a sum of all that is
-    found, and ``agrees``, which asks whether any base alone or the bound says more. Where it does,
-    there is another try with REPEATS times the temperatures. The bound is the largest of those of
-    the modes, and from each base's heaviest particle, which may have found another.
+    found, and ``agrees``, which asks whether any base alone or the bound says more.
+
+    The base with the largest part is always run again, with LONGER times the temperatures, and then
+    whichever has the largest error, until the sum has less than ERROR, or all bases together have
+    had ENOUGH times the temperatures, and ``agrees``. (Which it is depends on what was found, which
+    makes Z too small by about one in twice the particles.) The bound is the largest of those of the
+    modes, and from each base's heaviest particle, which may have found another.
 
     Parameters
     ----------
@@ -110,52 +115,76 @@ def trusted_log_z(theta, images, key, n_particles=100, n_temperatures=250, engin
     TrustedLogZ
     """
     xp = engine.xp
-    reached, modes, bounds = find_modes(
-        theta, images, key, CHAINS * n_particles, n_temperatures, engine
-    )
+    reached, modes, bounds = find_modes(theta, images, key, n_particles, n_temperatures, engine)
     means = {"data": to_host(images.mean(0, dtype=xp.float64)), "chains": reached.mean(0)}
     means |= {f"mode {number}": mode for number, mode in enumerate(modes, 1)}
     _, of_images = mean_field(theta, xp.asarray(np.round(modes))[None], 0)
     bound = max(*bounds, *to_host(of_images[0]))
-    for factor in REPEATS:
-        of_try = key_of(key.tolist(), factor), n_particles, n_temperatures * factor, engine
-        *log_z, bases, heaviest = _from_bases(theta, means, *of_try)
-        bound = max(bound, *to_host(mean_field(theta, xp.asarray(heaviest)[None])[1][0]))
-        found = TrustedLogZ(*log_z, float(bound), bases, modes[0])
-        if found.agrees:
-            break
+    bases, spent, again = {}, 0, dict.fromkeys(means, 1)  # name -> times the temperatures
+    while again:
+        for name, times in again.items():
+            how = key_of(key.tolist(), name, times), n_particles, times * n_temperatures, engine
+            bases[name], heaviest = _from_base(theta, means, name, times, *how)
+            bound = max(bound, float(mean_field(theta, xp.asarray(heaviest)[None, None])[1][0, 0]))
+            spent += times
+        found, variances = _sum_of(bases, bound, modes[0])
+        again = _longer(bases, variances, found, spent)
     return found
 
 
-def _from_bases(theta, means, key, n_particles, n_temperatures, engine):
-    """log Z, its error, its effective sample size, each base alone, and of each its heaviest
-    particle (K, m); see ``trusted_log_z``."""
+class _Base(NamedTuple):
+    """What AIS from one base says."""
+
+    times: int  # the temperatures
+    alone: tuple  # log Z by it alone, its standard error and effective sample size
+    terms: np.ndarray  # (n_particles,) log of w φ_k(v) / n_particles
+    part: float  # log of their sum
+
+
+def _from_base(theta, means, name, times, key, n_particles, n_temperatures, engine):
+    """A ``_Base``, and its heaviest particle (m,)."""
+    how = n_particles, n_temperatures, None, engine
+    alone, v, weights = annealed(theta, means[name], [key], *how)
+    v = to_host(v[0]).astype(np.float64)
     logits = np.stack([logit_of_mean(mean) for mean in means.values()])
-    bases, terms, heaviest = {}, [], []
-    for number, (name, mean) in enumerate(means.items()):
-        keys, n = [key_of(key.tolist(), name)], n_temperatures * (BROAD if name == "chains" else 1)
-        alone, particles, weights = annealed(theta, mean, keys, n_particles, n, None, engine)
-        log_q = to_host(particles[0]).astype(np.float64) @ logits.T
-        log_q -= np.logaddexp(0, logits).sum(1)
-        share = log_q[:, number] - np.logaddexp.reduce(log_q, 1)
-        terms.append(share + weights[0] - np.log(n_particles))
-        heaviest.append(to_host(particles[0])[weights[0].argmax()])
-        part = np.logaddexp.reduce(terms[-1])
-        bases[name] = tuple(float(value) for value in (*(a[0] for a in alone), part))
-    value = np.logaddexp.reduce(np.concatenate(terms))
-    shares = np.exp(np.stack(terms) - value)  # their sum is 1
-    error = np.sqrt(n_particles * shares.var(1, ddof=1).sum())
-    ess = 1 / (shares**2).sum()
-    return float(value), float(error), float(ess), bases, np.stack(heaviest)
+    log_q = v @ logits.T - np.logaddexp(0, logits).sum(1)
+    share = log_q[:, [*means].index(name)] - np.logaddexp.reduce(log_q, 1)
+    terms = share + weights[0] - np.log(n_particles)
+    alone = tuple(float(value[0]) for value in alone)
+    return _Base(times, alone, terms, float(np.logaddexp.reduce(terms))), v[weights[0].argmax()]
+
+
+def _sum_of(bases, bound, mode):
+    """The estimate, and what each base adds to its variance."""
+    value = float(np.logaddexp.reduce([base.part for base in bases.values()]))
+    shares = {name: np.exp(base.terms - value) for name, base in bases.items()}  # their sum is 1
+    variances = {name: len(each) * each.var(ddof=1) for name, each in shares.items()}
+    error = float(np.sqrt(sum(variances.values())))
+    ess = float(1 / sum((each**2).sum() for each in shares.values()))
+    said = {name: (*base.alone, base.part) for name, base in bases.items()}
+    return TrustedLogZ(value, error, ess, bound, said, mode), variances
+
+
+def _longer(bases, variances, found, spent):
+    """Which base is to be run again, and how long; {}: none."""
+    largest = max(bases, key=lambda name: bases[name].part)
+    if bases[largest].times == 1:
+        return {largest: LONGER}
+    able = [name for name, base in bases.items() if base.times < LONGEST]
+    enough = found.agrees and (found.standard_error <= ERROR or spent >= ENOUGH)
+    worst = max(able, key=variances.get, default=None)
+    return {} if enough or not able else {worst: LONGER * bases[worst].times}
 
 
 def find_modes(theta, images, key, n_chains, n_steps, engine):
     """Where a model may have its weight, in the data or far from them.
 
-    Chains from training images and from noise of every density run for ``n_steps``. From where
-    they are, mean-field distributions lead to modes. The best of them are combined in pairs, in
-    which there are others that no chain has come to: from halfway between both, and from what is
-    on in one and not in the other. Of all these the best distinct ones are finished.
+    Mean-field distributions lead to modes from where chains are after ``n_steps`` that begin in
+    training images and in noise of every density; from other images as they are; and from what
+    a direction of W turns on, a right singular vector with either sign, in which large weights of
+    many hidden units add up. The best modes are combined in pairs, in which there are others that
+    nothing else leads to: from halfway between both, and from what is on in one and not in the
+    other. Of all these the best distinct ones are finished.
 
     Returns
     -------
@@ -168,21 +197,25 @@ def find_modes(theta, images, key, n_chains, n_steps, engine):
     """
     xp, m = engine.xp, theta.W.shape[2]
     stream, half = Stream([key_of(key.tolist(), "search")], xp), n_chains // 2
-    rows = (stream.uniform(1, half)[0, 0] * len(images)).astype(xp.int64)
+    rows = (stream.uniform(1, half + IMAGES * n_chains)[0, 0] * len(images)).astype(xp.int64)
     density = stream.uniform(1, n_chains - half)[0].T
     noise = (stream.uniform(n_chains - half, m)[0] < density).astype(xp.uint8)
-    chain = engine.chain(theta, engine.states(xp.concatenate([images[rows], noise])[None]), stream)
+    starts = xp.concatenate([images[rows[:half]], noise])
+    chain = engine.chain(theta, engine.states(starts[None]), stream)
     for _ in range(n_steps):
         chain.step()
-    reached = chain.images().astype(xp.float64)
-    modes = _best_distinct(theta, reached, TO_TELL, CANDIDATES)
+    reached = to_host(chain.images()[0])
+    directions = np.linalg.svd(to_host(theta.W[0]), full_matrices=False)[2][:DIRECTIONS]
+    starts = reached, to_host(images[rows[half:]]), directions > 0, directions < 0
+    starts = xp.asarray(np.concatenate(starts).astype(np.float32))[None]
+    modes = _best_distinct(theta, starts, TO_TELL, CANDIDATES)
     one, other = np.triu_indices(len(modes))  # of a mode and itself, too
     combined = [(modes[one] + modes[other]) / 2, *(modes * (1 - mode) for mode in modes)]
     combined = xp.asarray(np.concatenate(combined))[None]
     modes = _best_distinct(theta, combined, TO_TELL, COMBINED)
     modes = _best_distinct(theta, xp.asarray(modes)[None], TO_THE_END, MODES)
     _, bounds = mean_field(theta, xp.asarray(modes)[None], 0)  # now in float64
-    return to_host(reached[0]), modes, to_host(bounds[0])
+    return reached.astype(np.float64), modes, to_host(bounds[0])
 
 
 def _best_distinct(theta, v, n_iterations, n):
