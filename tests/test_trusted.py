@@ -5,7 +5,7 @@ import pytest
 from conftest import all_states, joint_log_weights, random_bits, random_models
 from scipy.special import expit, logsumexp
 
-from sdcpd import engines
+from sdcpd import engines, trusted
 from sdcpd.log_z import annealed_log_z, exact_log_z
 from sdcpd.philox import key
 from sdcpd.rbm import Parameters
@@ -122,6 +122,22 @@ def test_a_mode_is_found_that_no_chain_comes_to():
         found = trusted_log_z(theta, images, key(seed), 50, 100)
         assert (np.round(found.mode) == np.repeat([1, 0], block)).all()
         assert found.bases["data"][0] < exact - 5 and abs(found.value - exact) < 0.3
+
+
+def test_a_mode_is_found_that_only_the_weights_tell_of(monkeypatch):
+    """A random half of the pixels on and the others off, by four hidden units that are on where it
+    is nearly complete: no noise and no image leads to it, but a singular direction does."""
+    signs = np.where(np.random.default_rng(1).permutation(200) < 100, 2.0, -2.0)
+    W, b, c = np.tile(signs, (4, 1)), np.full(200, -3.0), np.full(4, -120.0)
+    theta = Parameters(W[None], b[None], c[None]).map(np.float32)
+    images = (np.random.default_rng(2).random((50, 200)) < 0.05).astype(np.uint8)
+    exact = exact_log_z(theta).value[0]
+    for directions, found in ((trusted.DIRECTIONS, True), (0, False)):
+        monkeypatch.setattr(trusted, "DIRECTIONS", directions)
+        log_z = trusted_log_z(theta, images, key(1), 50, 100)
+        assert (log_z.bound > exact - 1) == found and log_z.bound < exact
+        assert abs(log_z.value - exact + 10 * (not found)) < 2
+        assert np.array_equal(np.round(log_z.mode), signs > 0) == found
 
 
 def test_without_a_hidden_mode_nothing_changes():

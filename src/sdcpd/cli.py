@@ -111,7 +111,7 @@ def train(options):
         runs.clear_checkpoints(folder)
     values = ", ".join(f"{name} {value:g}" for name, value in settings["hyperparameters"].items())
     print(f"{_title(run)}: {values}; {run.provenance['device']}, {run.provenance['engine']}")
-    bases = " at most, from each of several bases" * bool(settings["ais"])
+    bases = ", and from several bases" * bool(settings["ais"])
     print(f"average log-likelihood in nats, mean over trials; log Z {_how(settings['ais'])}{bases}")
     table = summarize(run, trusted=True).rename(columns=lambda name: name.removesuffix("_mean"))
     shown = np.unique(np.linspace(0, len(table) - 1, min(len(table), 12)).round().astype(int))

@@ -45,8 +45,8 @@ class Evaluator(NamedTuple):
 
     images: dict  # see images_of
     keys: Callable  # (replica, update) -> Philox key of an AIS estimate, uint64 (2,)
-    # ``n_particles`` and ``n_temperatures`` of plain AIS, of which no part of the trusted estimate
-    # gets more; None enumerates, in float64.
+    # ``n_particles`` and ``n_temperatures`` of plain AIS, of which no base of the trusted estimate
+    # has more to begin with; None enumerates, in float64.
     ais: dict | None = None
     report: Callable | None = None  # (float), called with the share of an estimate that is done
     engine: Engine = PLAIN

@@ -1,6 +1,7 @@
 """log Z of a model that may have modes far from the data, which plain AIS does not see.
 
-A bound that no sampling enters, the modes that chains lead to, and AIS from several bases.
+A bound that no sampling enters, the modes that chains, images and W itself lead to, and AIS from
+several bases.
 """
 
 from typing import NamedTuple
