@@ -42,14 +42,16 @@ class TrustedLogZ(NamedTuple):
 
 
 AGREEMENT = 0.5  # nats; what differs by less agrees
-IMAGES = 8  # of the search that start as they are, a chain
+CHAINS = 2  # of the search, a particle
+IMAGES = 2  # that start as they are, a chain
 DIRECTIONS = 16  # of the search, each with both signs
-CANDIDATES, COMBINED = 20, 32  # modes that are combined, and of what comes of it are finished
+POPULATION = 48  # modes that are crossed
 MODES = 6  # bases at most, besides the two means over images
 DISTINCT = 0.05  # modes differ in at least this share of the pixels
 LONGER, LONGEST = 4, 16  # times the temperatures of a base that is run again; at most
 ERROR, ENOUGH = 0.15, 16  # no base is run again where log Z has less, or after so many times
-TO_TELL, TO_THE_END = 20, 100  # iterations of mean field: until it shows which mode it goes to; all
+# Iterations of mean field: until it shows which mode it goes to; of what is crossed; to the end.
+TO_TELL, TO_CROSS, TO_THE_END = 20, 10, 100
 
 
 def mean_field(theta, v, n_iterations=TO_THE_END, dtype=np.float64):
@@ -85,8 +87,8 @@ def mean_field(theta, v, n_iterations=TO_THE_END, dtype=np.float64):
 def trusted_log_z(theta, images, key, n_particles=100, n_temperatures=250, engine=PLAIN):
     """log Z of a model that may have modes far from the data, which plain AIS does not see.
 
-    ``find_modes``, with as many chains as particles and as many steps as temperatures, tells where
-    the model may have its weight. AIS then starts from several bases k: the mean of the images,
+    ``find_modes``, with CHAINS a particle and as many steps as temperatures, tells where the model
+    may have its weight. AIS then starts from several bases k: the mean of the images,
     that of the chains, and the best MODES distinct modes.
 
     Each sees its own surroundings well and others by chance. So the states are shared out among
@@ -116,7 +118,8 @@ def trusted_log_z(theta, images, key, n_particles=100, n_temperatures=250, engin
     TrustedLogZ
     """
     xp = engine.xp
-    reached, modes, bounds = find_modes(theta, images, key, n_particles, n_temperatures, engine)
+    how = CHAINS * n_particles, n_temperatures, engine
+    reached, modes, bounds = find_modes(theta, images, key, *how)
     means = {"data": to_host(images.mean(0, dtype=xp.float64)), "chains": reached.mean(0)}
     means |= {f"mode {number}": mode for number, mode in enumerate(modes, 1)}
     _, of_images = mean_field(theta, xp.asarray(np.round(modes))[None], 0)
@@ -183,9 +186,9 @@ def find_modes(theta, images, key, n_chains, n_steps, engine):
     Mean-field distributions lead to modes from where chains are after ``n_steps`` that begin in
     training images and in noise of every density; from other images as they are; and from what
     a direction of W turns on, a right singular vector with either sign, in which large weights of
-    many hidden units add up. The best modes are combined in pairs, in which there are others that
-    nothing else leads to: from halfway between both, and from what is on in one and not in the
-    other. Of all these the best distinct ones are finished.
+    many hidden units add up. The best POPULATION of them are crossed, which leads to others that
+    nothing else leads to: by what is on in both of a pair, or in one and not in the other, and from
+    halfway between them. The best of all are finished.
 
     Returns
     -------
@@ -207,26 +210,27 @@ def find_modes(theta, images, key, n_chains, n_steps, engine):
         chain.step()
     reached = to_host(chain.images()[0])
     directions = np.linalg.svd(to_host(theta.W[0]), full_matrices=False)[2][:DIRECTIONS]
-    starts = reached, to_host(images[rows[half:]]), directions > 0, directions < 0
-    starts = xp.asarray(np.concatenate(starts).astype(np.float32))[None]
-    modes = _best_distinct(theta, starts, TO_TELL, CANDIDATES)
-    one, other = np.triu_indices(len(modes))  # of a mode and itself, too
-    combined = [(modes[one] + modes[other]) / 2, *(modes * (1 - mode) for mode in modes)]
-    combined = xp.asarray(np.concatenate(combined))[None]
-    modes = _best_distinct(theta, combined, TO_TELL, COMBINED)
-    modes = _best_distinct(theta, xp.asarray(modes)[None], TO_THE_END, MODES)
+    starts = [reached, to_host(images[rows[half:]]), directions > 0, directions < 0]
+    modes = _best_distinct(theta, starts, TO_TELL, POPULATION)
+    one, other = (modes[each] for each in np.triu_indices(len(modes), 1))
+    both = one * other
+    crossed = [modes, both, one - both, other - both, (one + other) / 2]
+    modes = _best_distinct(theta, crossed, TO_CROSS, POPULATION)
+    modes = _best_distinct(theta, [modes], TO_THE_END, MODES)
     _, bounds = mean_field(theta, xp.asarray(modes)[None], 0)  # now in float64
     return reached.astype(np.float64), modes, to_host(bounds[0])
 
 
-def _best_distinct(theta, v, n_iterations, n):
-    """The means of ``n`` distinct mean-field distributions from these starts (1, B, m), those with
-    the largest weight first.
+def _best_distinct(theta, starts, n_iterations, n):
+    """The means of ``n`` distinct mean-field distributions, those with the largest weight first.
+
+    ``starts`` is a list of NumPy arrays (B, m).
 
     What a bound lacks is more where a mode is broad: the weight is estimated as bound plus the
     next term of Plefka's expansion, ½ Σ_ij W_ij² Var h_i Var v_j.
     """
-    p, bounds = mean_field(theta, v, n_iterations, np.float32)
+    starts = array_module(theta.W).asarray(np.concatenate(starts).astype(np.float32))
+    p, bounds = mean_field(theta, starts[None], n_iterations, np.float32)
     h = hidden_probability(theta, p)
     more = ((h * (1 - h)) @ theta.W**2 * (p * (1 - p))).sum(-1) / 2
     p, weights = to_host(p[0]).astype(np.float64), to_host((bounds + more)[0])
