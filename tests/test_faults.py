@@ -28,6 +28,7 @@ from project import (
 
 from sdcpd import ROOT, data, runs
 from sdcpd.runs import archive, runfile
+from sdcpd.training import position_of
 
 KILLS = int(os.environ.get("SDCPD_KILLS", "2"))  # 10 or more: of the whole smoke scale
 # In them are times, which are never the same twice.
@@ -59,6 +60,12 @@ def longer(project):
     return with_algorithms(project, ["cd"], 8000)
 
 
+def updates_in(folder):
+    """How far the checkpoint is that lies there; -1 without one."""
+    found = map(position_of, folder.glob("checkpoint-*.npz"))
+    return max((at[1] for at in found if at), default=-1)
+
+
 def processes_in(folder):
     """Processes that work in ``folder``."""
     found = []
@@ -75,8 +82,7 @@ def processes_in(folder):
 def test_killed_training_goes_on_with_the_same_result(tmp_path):
     fresh = longer(copy_project(tmp_path / "project"))
     first = start(fresh, f"{CD}/run.json")
-    assert wait_for(lambda: list((fresh / CD).glob("checkpoint-*.npz")))
-    time.sleep(0.5)
+    assert wait_for(lambda: updates_in(fresh / CD) > 0)  # the first is of the initial model
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     assert list((fresh / CD).glob("checkpoint-*.npz")) and not (fresh / CD / "run.json").exists()
