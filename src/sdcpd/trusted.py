@@ -126,11 +126,14 @@ def trusted_log_z(theta, images, key, n_particles=100, n_temperatures=250, engin
     bound = max(*bounds, *to_host(of_images[0]))
     bases, spent, again = {}, 0, dict.fromkeys(means, 1)  # name -> times the temperatures
     while again:
+        heaviest = []
         for name, times in again.items():
             how = key_of(key.tolist(), name, times), n_particles, times * n_temperatures, engine
-            bases[name], heaviest = _from_base(theta, means, name, times, *how)
-            bound = max(bound, float(mean_field(theta, xp.asarray(heaviest)[None, None])[1][0, 0]))
+            bases[name], particle = _from_base(theta, means, name, times, *how)
+            heaviest.append(particle)
             spent += times
+        _, of_heaviest = mean_field(theta, xp.asarray(np.stack(heaviest))[None])
+        bound = float(max(bound, *to_host(of_heaviest[0])))
         found, variances = _sum_of(bases, bound, modes[0])
         again = _longer(bases, variances, found, spent)
     return found
@@ -142,7 +145,11 @@ class _Base(NamedTuple):
     times: int  # the temperatures
     alone: tuple  # log Z by it alone, its standard error and effective sample size
     terms: np.ndarray  # (n_particles,) log of w φ_k(v) / n_particles
-    part: float  # log of their sum
+
+    @property
+    def part(self):
+        """Log of its part of Z."""
+        return float(np.logaddexp.reduce(self.terms))
 
 
 def _from_base(theta, means, name, times, key, n_particles, n_temperatures, engine):
@@ -155,7 +162,7 @@ def _from_base(theta, means, name, times, key, n_particles, n_temperatures, engi
     share = log_q[:, [*means].index(name)] - np.logaddexp.reduce(log_q, 1)
     terms = share + weights[0] - np.log(n_particles)
     alone = tuple(float(value[0]) for value in alone)
-    return _Base(times, alone, terms, float(np.logaddexp.reduce(terms))), v[weights[0].argmax()]
+    return _Base(times, alone, terms), v[weights[0].argmax()]
 
 
 def _sum_of(bases, bound, mode):
@@ -175,9 +182,10 @@ def _longer(bases, variances, found, spent):
     if bases[largest].times == 1:
         return {largest: LONGER}
     able = [name for name, base in bases.items() if base.times < LONGEST]
-    enough = found.agrees and (found.standard_error <= ERROR or spent >= ENOUGH)
-    worst = max(able, key=variances.get, default=None)
-    return {} if enough or not able else {worst: LONGER * bases[worst].times}
+    if not able or (found.agrees and (found.standard_error <= ERROR or spent >= ENOUGH)):
+        return {}
+    worst = max(able, key=variances.get)
+    return {worst: LONGER * bases[worst].times}
 
 
 def find_modes(theta, images, key, n_chains, n_steps, engine):
