@@ -28,6 +28,7 @@ ANCHORS = {  # experiments whose published learning rates are known -> as in pub
 }
 REPLAYED = f"{ARCHIVE}/runs/mnist/as_published/sdcp_d-500h"
 TIMING = "results/timing/table1_timing.json"
+SHOWN = {"runs", "sweeps", "variants", "groups"}  # parameters: what a notebook shows
 
 # The parts of the site in the paper's order: heading -> caption (of workflow/report), what is shown
 PARTS = {
@@ -87,9 +88,13 @@ class Catalogue:
         self.computes = self.on_gpu or scale == "smoke"
         timing = f"{ARCHIVE}/timing/table1.json"
         self.archived_timing = timing if self.uses_archive and Path(timing).exists() else None
-        self.items = self._curves() | self._samples() | self._grids() | self._sensitivity()
-        self.items |= self._hidden_modes() | self._quality() | self._overfitting()
-        self.items |= self._refuted() | self._ablations() | self._anchors() | self._single()
+        self.items = {}
+        for add in (
+            *(self._curves, self._samples, self._grids, self._sensitivity, self._hidden_modes),
+            *(self._quality, self._overfitting, self._refuted, self._ablations, self._anchors),
+            *(self._timing, self._replay, self._validation, self._claims),
+        ):
+            add()
 
     def of(self, kind):
         """The names of a kind of figure or table."""
@@ -245,48 +250,46 @@ class Catalogue:
 
     # ---------------------------------------------------------------------- figures and tables
 
+    def _add(self, name, kind, part, title, parameters, others=(), by_default=True):
+        """An item, made of the runs and sweeps among its parameters and of ``others``; none where
+        there is no run that it could show."""
+        folders = folders_in(parameters)
+        if folders or not SHOWN & {*parameters}:
+            sources = _files_of(folders) + [*others]
+            parameters = parameters | {"output": f"figures/{name}"}
+            self.items[name] = Item(kind, part, title, sources, parameters, by_default)
+
     def _curves(self):
         """Figures 1 to 4, those of other sizes, and those of the equally tuned groups."""
-        which = {
-            f"fig{number}_{name}": (name, self.first_size(name), self.group, number)
-            for name, number in NUMBERED.items()
+        for experiment, number in NUMBERED.items():
+            n = self.first_size(experiment)
+            title = f"Figure {number}: {self.model(experiment, n)}"
+            which = experiment, n, self.group, number
+            self._add_curves(f"fig{number}_{experiment}", "Figures 1 to 4", title, *which)
+        part = "Mentioned by the paper: other numbers of hidden units"
+        for experiment, n in self.sizes("bars_and_stripes")[1:]:
+            name, title = f"figS_{experiment}_{n}h", self.model(experiment, n)
+            self._add_curves(name, part, title, experiment, n, self.group)
+        part = "Curves when all algorithms are equally tuned"
+        for experiment, n in self.sizes(*NUMBERED):
+            for group in self.tuned_groups(experiment, n):
+                name, title = f"figS_{experiment}_{n}h_{group}", self.model(experiment, n)
+                title += ", tuned for speed" if group == "tuned_speed" else ", tuned for the end"
+                self._add_curves(name, part, title, experiment, n, group)
+
+    def _add_curves(self, name, part, title, experiment, n_hidden, group, number=None):
+        matched = group == "tuned_speed"
+        parameters = {
+            "runs": self.runs(experiment, n_hidden, group),
+            "step_matched": self.runs(experiment, n_hidden, "step_matched") if matched else [],
+            "group": group,
+            "published_figure": number,
+            "paper_budget": self.paper_budget(experiment),
         }
-        which |= {
-            f"figS_{name}_{n}h": (name, n, self.group, None)
-            for name, n in self.sizes("bars_and_stripes")
-            if n != self.first_size(name)
-        }
-        which |= {
-            f"figS_{name}_{n}h_{group}": (name, n, group, None)
-            for name, n in self.sizes(*NUMBERED)
-            for group in self.tuned_groups(name, n)
-        }
-        found = {}
-        for name, (experiment, n, group, number) in which.items():
-            title = self.model(experiment, n)
-            part = "Mentioned by the paper: other numbers of hidden units"
-            if number:
-                part, title = "Figures 1 to 4", f"Figure {number}: {title}"
-            elif name.endswith(group):
-                part = "Curves when all algorithms are equally tuned"
-                title += {"tuned_speed": ", tuned for speed"}.get(group, ", tuned for the end")
-            matched = self.runs(experiment, n, "step_matched") if group == "tuned_speed" else []
-            parameters = {
-                "runs": self.runs(experiment, n, group),
-                "step_matched": matched,
-                "group": group,
-                "published_figure": number,
-                "paper_budget": self.paper_budget(experiment),
-                "output": f"figures/{name}",
-            }
-            if parameters["runs"]:
-                sources = of_runs(parameters["runs"] + matched)
-                found[name] = Item("curves", part, title, sources, parameters)
-        return found
+        self._add(name, "curves", part, title, parameters)
 
     def _samples(self):
         """Figure 5, and the same of the other datasets."""
-        found = {}
         for experiment in ("mnist", "caltech", "kannada", "bars_and_stripes"):
             n = self.first_size(experiment)
             name, title = f"figS_{experiment}_samples", self.model(experiment, n)
@@ -298,20 +301,15 @@ class Catalogue:
                 "paper_budget": self.paper_budget(experiment),
                 "seed": self.config["seed"],
                 "backend": self.backend,
-                "output": f"figures/{name}",
             } | self.experiments[experiment]["samples"]
-            if parameters["runs"]:
-                sources = of_runs(parameters["runs"])
-                found[name] = Item("samples", part, title, sources, parameters)
-        return found
+            self._add(name, "samples", part, title, parameters)
 
     def _grids(self):
         """Equal tuning, and the settings closest to the published curves."""
-        found = {}
         for kind in ("tuning", "published"):
             part = {"tuning": "Equal tuning"}.get(kind, "Settings closest to the published curves")
             for experiment, n in self.sizes(*self.config[kind]["experiments"]):
-                name, sweeps = f"figS_{kind}_{experiment}_{n}h", self.sweeps(experiment, n, kind)
+                sweeps = self.sweeps(experiment, n, kind)
                 # the images of a tuning are not those of the published curves, but for these
                 comparable = kind == "published" or experiment == "bars_and_stripes"
                 number = NUMBERED.get(experiment) if n == self.first_size(experiment) else None
@@ -320,12 +318,11 @@ class Catalogue:
                     "in_use": self._in_use(f"{experiment}_{n}h") if kind == "tuning" else {},
                     "published_figure": number if comparable else None,
                     "study_epochs": self._study_epochs(kind, experiment),
-                    "output": f"figures/{name}",
                 }
+                what = self.model(experiment, n), parameters
                 default = self._by_default(experiment, sweeps)
-                what = self.model(experiment, n), of_sweeps(sweeps), parameters, default
-                found[name] = Item("tune", part, *what)
-        return found
+                name = f"figS_{kind}_{experiment}_{n}h"
+                self._add(name, "tune", part, *what, by_default=default)
 
     def _in_use(self, model):
         """The tuned hyperparameters; sorted, as the order of the keys must rerun nothing."""
@@ -341,71 +338,58 @@ class Catalogue:
         return self.paper[kind]["experiments"][experiment].get("epochs", of_all)
 
     def _by_default(self, experiment, folders):
-        archived = all(folder.startswith(ARCHIVE) for folder in folders)
-        return self.is_small(experiment) or self.on_gpu or archived
+        return self.is_small(experiment) or self.on_gpu or all_archived(folders)
 
     def _sensitivity(self):
         """S-DCP-D over ε and λ_H, at its learning rates as published and tuned."""
-        found = {}
+        part = "Sensitivity to ε and λ_H"
         for experiment in self.config["sensitivity"]["experiments"]:
-            name, n = f"figS_sensitivity_{experiment}", self.first_size(experiment)
+            n = self.first_size(experiment)
             groups = ["as_published", *self.tuned_groups(experiment, n)[:1]]
             sweeps = {
                 group: self.sweep(experiment, "sdcp_d", n, f"sensitivity_{group}")
                 for group in groups
             }
-            parameters = {"sweeps": sweeps, "output": f"figures/{name}"}
+            what = self.model(experiment, n), {"sweeps": sweeps}
             default = self._by_default(experiment, sweeps.values())
-            what = self.model(experiment, n), of_sweeps(sweeps.values()), parameters, default
-            found[name] = Item("sensitivity", "Sensitivity to ε and λ_H", *what)
-        return found
+            name = f"figS_sensitivity_{experiment}"
+            self._add(name, "sensitivity", part, *what, by_default=default)
 
     def _hidden_modes(self):
         """What plain AIS does not see of the final models."""
-        found = {}
+        part = "Modes that plain AIS does not see"
         for experiment in LARGE:
-            name, n = f"figS_hidden_modes_{experiment}", self.first_size(experiment)
+            n = self.first_size(experiment)
             folder, inputs = self._measured("modes", experiment, n, self.group)
             parameters = self.config["hidden_modes"] | {
                 "runs": self.runs(experiment, n),
                 "folder": folder,
                 "mirror": self.config["data_mirror"] or None,
                 "backend": self.backend,
-                "output": f"figures/{name}",
             }
-            if parameters["runs"]:
-                sources = of_runs(parameters["runs"]) + inputs
-                default = self.computes or folder.startswith(ARCHIVE)
-                what = self.model(experiment, n), sources, parameters, default
-                found[name] = Item("hidden_modes", "Modes that plain AIS does not see", *what)
-        return found
+            what = self.model(experiment, n), parameters, inputs
+            default = self.computes or folder.startswith(ARCHIVE)
+            self._add(f"figS_hidden_modes_{experiment}", "hidden_modes", part, *what, default)
 
     def _quality(self):
         """Images that final models generate, in numbers."""
-        which = [
-            (experiment, n, group)
-            for experiment, n in self.sizes(*LARGE)
-            for group in dict.fromkeys((self.group, *self.tuned_groups(experiment, n)))
-            if group != "tuned_speed"
-        ]
-        found = {}
-        for experiment, n, group in which:
-            suffix = "" if group == self.group else f"_{group}"
-            name, title = f"sample_quality_{experiment}{suffix}", self.model(experiment, n)
-            folder, inputs = self._measured("quality", experiment, n, group)
-            parameters = self.config["quality"] | {
-                "runs": self.runs(experiment, n, group),
-                "folder": folder,
-                "seed": self.config["seed"],
-                "paper_budget": self.paper_budget(experiment),
-                "backend": self.backend,
-                "output": f"figures/{name}",
-            }
-            if parameters["runs"]:
-                title += {"_tuned_final": ", tuned for the end"}.get(suffix, "")
-                what = title, of_runs(parameters["runs"]) + inputs, parameters
-                found[name] = Item("quality", "Generated images in numbers", *what)
-        return found
+        part = "Generated images in numbers"
+        for experiment, n in self.sizes(*LARGE):
+            for group in dict.fromkeys((self.group, *self.tuned_groups(experiment, n))):
+                name, title = f"sample_quality_{experiment}", self.model(experiment, n)
+                if group != self.group:
+                    name += f"_{group}"
+                    title += ", tuned for the end"
+                folder, inputs = self._measured("quality", experiment, n, group)
+                parameters = self.config["quality"] | {
+                    "runs": self.runs(experiment, n, group),
+                    "folder": folder,
+                    "seed": self.config["seed"],
+                    "paper_budget": self.paper_budget(experiment),
+                    "backend": self.backend,
+                }
+                if group != "tuned_speed":
+                    self._add(name, "quality", part, title, parameters, inputs)
 
     def _measured(self, kind, experiment, n_hidden, group):
         """The folder of measurements of final models, in the archive or here, and what that takes:
@@ -413,7 +397,7 @@ class Catalogue:
         place = f"{kind}/{experiment}-{group}-{n_hidden}h"
         stored = Path(ARCHIVE, place)
         # of other models than those that the archive holds they would say nothing
-        same = all(run.startswith(ARCHIVE) for run in self.runs(experiment, n_hidden, group))
+        same = all_archived(self.runs(experiment, n_hidden, group))
         if same and self.config["measurements"] == "archived" and stored.exists():
             return str(stored), sorted(map(str, stored.iterdir()))
         dataset = self.experiments[experiment]["dataset"]
@@ -424,117 +408,77 @@ class Catalogue:
     def _overfitting(self):
         """Of the dataset with validation images."""
         n = self.first_size("caltech")
-        parameters = {
-            "runs": self.runs("caltech", n),
-            "paper_budget": self.paper_budget("caltech"),
-            "output": "figures/figS_overfitting_caltech",
-        }
-        if not parameters["runs"]:
-            return {}
-        what = self.model("caltech", n), of_runs(parameters["runs"]), parameters
-        return {"figS_overfitting_caltech": Item("overfitting", "Overfitting", *what)}
+        what = {"runs": self.runs("caltech", n), "paper_budget": self.paper_budget("caltech")}
+        title = self.model("caltech", n)
+        self._add("figS_overfitting_caltech", "overfitting", "Overfitting", title, what)
 
     def _refuted(self):
         """When plain AIS begins to fail, in every group of hyperparameters that there is."""
-        found = {}
+        part = "When plain AIS begins to fail"
         for experiment in LARGE:
-            name, n = f"figS_refuted_{experiment}", self.first_size(experiment)
+            n = self.first_size(experiment)
             groups = {
                 group: [self.run(experiment, a, n, group) for a in names]
                 for group in ("as_published", *TUNED, "lambda_0.9")
                 if (names := self.known(experiment, n, group))
             }
-            if groups:
-                folders = sum(groups.values(), [])
-                parameters = {
-                    "groups": groups,
-                    "paper_budget": self.paper_budget(experiment),
-                    "output": f"figures/{name}",
-                }
-                default = all(folder.startswith(ARCHIVE) for folder in folders)
-                what = self.model(experiment, n), of_runs(folders), parameters, default
-                found[name] = Item("refuted", "When plain AIS begins to fail", *what)
-        return found
+            parameters = {"groups": groups, "paper_budget": self.paper_budget(experiment)}
+            what = self.model(experiment, n), parameters
+            default = all_archived(folders_in(parameters))
+            self._add(f"figS_refuted_{experiment}", "refuted", part, *what, by_default=default)
 
     def _ablations(self):
         """The other choices about the data, beside each other."""
-        found = {}
+        part = "Other choices about the data"
         for experiment, others in self.config["ablations"].items():
             if others and self.algorithms(experiment, self.first_size(experiment), self.group):
-                name = f"figS_ablation_{experiment}"
                 variants = [self.runs(e, self.first_size(e)) for e in (experiment, *others)]
-                folders = sum(variants, [])
-                parameters = {
-                    "variants": variants,
-                    "paper_budget": self.paper_budget(experiment),
-                    "output": f"figures/{name}",
-                }
-                default = self.computes or all(f.startswith(ARCHIVE) for f in folders)
-                what = self.title(experiment), of_runs(folders), parameters, default
-                found[name] = Item("ablation", "Other choices about the data", *what)
-        return found
+                parameters = {"variants": variants, "paper_budget": self.paper_budget(experiment)}
+                what = self.title(experiment), parameters
+                default = self.computes or all_archived(folders_in(parameters))
+                name = f"figS_ablation_{experiment}"
+                self._add(name, "ablation", part, *what, by_default=default)
 
     def _anchors(self):
         """Training with published learning rates, beside the published curves."""
-        found = {}
+        part = "Published curves whose learning rates are known"
         for experiment, published in ANCHORS.items():
             name, n = f"figS_anchor_{experiment.removesuffix('_2017')}", self.first_size(experiment)
             rates = [group for group, values in self.groups.items() if experiment in values]
             folders = [folder for group in rates for folder in self.runs(experiment, n, group)]
-            parameters = {
-                "runs": folders,
-                "dataset": published,
-                "paper_budget": self.paper_budget(experiment),
-                "output": f"figures/{name}",
-            }
+            budget = {"paper_budget": self.paper_budget(experiment)}
+            what = self.model(experiment, n), {"runs": folders, "dataset": published} | budget
             default = self._by_default(experiment, folders)
-            part = "Published curves whose learning rates are known"
-            what = self.model(experiment, n), of_runs(folders), parameters, default
-            found[name] = Item("anchor", part, *what)
-        return found
+            self._add(name, "anchor", part, *what, by_default=default)
 
     # -------------------------------------------------------------- what there is one of
 
-    def _single(self):
-        """Table 1, the validation, an archived run trained again."""
-        validation = {"seed": self.config["seed"], "output": "figures/validation"}
-        timing = self.config["timing"] | {
+    def _timing(self):
+        """Table 1."""
+        parameters = self.config["timing"] | {
             "backend": self.backend,
             "archived": self.archived_timing,
             "seconds_output": TIMING,
-            "output": "figures/table1_timing",
         }
-        replay = {
+        others = [self.archived_timing] if self.archived_timing else []
+        self._add("table1_timing", "timing", "Table 1", "Time of training", parameters, others)
+
+    def _replay(self):
+        """An archived run trained again."""
+        parameters = {
             "archived": REPLAYED,
             "mirror": self.config["data_mirror"] or None,
             "backend": self.backend,
-            "output": "figures/replay_mnist",
         }
-        found = {
-            "table1_timing": Item(
-                "timing",
-                "Table 1",
-                "Time of training",
-                [self.archived_timing] if self.archived_timing else [],
-                timing,
-            ),
-            "replay_mnist": Item(
-                "replay",
-                "An archived run trained again",
-                "MNIST",
-                of_runs([REPLAYED]),  # without the data the table says that nothing was compared
-                replay,
-                self.uses_archive,
-            ),
-            "validation": Item(
-                "validation",
-                "Validation",
-                "Checks of the mathematics",
-                [],
-                self.config["validation"] | validation,
-            ),
-        }
-        return found | {"claims": self._claims()}
+        part = "An archived run trained again"
+        # without the data the table says that nothing was compared
+        how = parameters, _files_of([REPLAYED]), self.uses_archive
+        self._add("replay_mnist", "replay", part, "MNIST", *how)
+
+    def _validation(self):
+        """Checks of the mathematics."""
+        parameters = self.config["validation"] | {"seed": self.config["seed"]}
+        self._add("validation", "validation", "Validation", "Checks of the mathematics", parameters)
 
     def _claims(self):
         """The verdicts, and all that they are judged by."""
@@ -564,12 +508,10 @@ class Catalogue:
             "timing": self.archived_timing or TIMING,
             "validation": "figures/validation.csv",
             "seed": self.config["seed"],
-            "output": "figures/claims",
         }
-        sources = of_runs(runs_) + of_sweeps(sweeps)
-        sources += [f"figures/{name}.csv" for name in (*quality, *modes, "validation")]
-        sources += [parameters["timing"]]
-        return Item("claims", "Claims", "The paper's claims", sources, parameters)
+        others = [f"figures/{name}.csv" for name in (*quality, *modes, "validation")]
+        others += [parameters["timing"]]
+        self._add("claims", "claims", "Claims", "The paper's claims", parameters, others)
 
     def _made(self, kind):
         return [name for name in self.of(kind) if self.items[name].by_default]
@@ -622,13 +564,20 @@ def of_sweeps(folders):
     return [f"{folder}/{part}" for folder in folders for part in runs.SWEEP_FILES]
 
 
+def _files_of(folders):
+    """The files of runs and of sweeps."""
+    sweeps = [folder for folder in folders if "sweeps" in Path(folder).parts]
+    return of_runs(folder for folder in folders if folder not in sweeps) + of_sweeps(sweeps)
+
+
+def all_archived(folders):
+    return all(folder.startswith(ARCHIVE) for folder in folders)
+
+
 def folders_in(parameters):
     """The runs and sweeps among the parameters of a notebook."""
-    found = [
-        *parameters.get("runs", []),
-        *parameters.get("step_matched", []),
-        *sum(parameters.get("variants", []), []),
-        *sum(parameters.get("groups", {}).values(), []),
-    ]
+    found = [*parameters.get("runs", []), *parameters.get("step_matched", [])]
+    found += sum(parameters.get("variants", []), [])
+    found += sum(parameters.get("groups", {}).values(), [])
     sweeps = parameters.get("sweeps", [])
-    return [*found, *(sweeps.values() if isinstance(sweeps, dict) else sweeps)]
+    return found + [*(sweeps.values() if isinstance(sweeps, dict) else sweeps)]
