@@ -1,5 +1,6 @@
 """The profiles name what exists, agree on what they share, and the one for Slurm plans jobs."""
 
+import importlib
 import re
 from importlib.util import find_spec
 
@@ -20,8 +21,16 @@ needs_slurm = pytest.mark.skipif(
 )
 
 
+@pytest.fixture
+def kinds(monkeypatch):
+    """The rules of figures and tables."""
+    monkeypatch.syspath_prepend(ROOT / "workflow")
+    return importlib.import_module("catalogue").KINDS
+
+
 def rules():
-    """name -> text of every rule; of one that takes its resources from another, with that one's."""
+    """name -> text of every rule with a text of its own; of one that takes its resources from
+    another, with that one's."""
     text = "\n".join(path.read_text() for path in sorted((ROOT / "workflow/rules").glob("*.smk")))
     text += (ROOT / "Snakefile").read_text()
     found = {}
@@ -48,15 +57,16 @@ def test_profiles_agree_on_what_they_share():
     assert SLURM["set-resource-scopes"] == ["gpu=local"]  # else 4 would be the limit there, too
 
 
-def test_slurm_profile_names_rules_and_resources_that_exist():
-    assert set(SLURM["set-resources"]) <= set(rules())
+def test_slurm_profile_names_rules_and_resources_that_exist(kinds):
+    assert set(SLURM["set-resources"]) <= {*rules(), *kinds}
     assert all(set(values) <= RESOURCES for values in SLURM["set-resources"].values())
     assert {each.split("=")[0] for each in SLURM["default-resources"]} <= RESOURCES
 
 
-def test_every_rule_that_uses_a_gpu_has_its_own_resources_on_slurm():
+def test_every_rule_that_uses_a_gpu_has_its_own_resources_on_slurm(kinds):
     on_gpu = {name for name, text in rules().items() if re.search("gpu=(?!0,)", text)}
-    assert {"train", "train_part"} <= on_gpu and on_gpu <= set(SLURM["set-resources"])
+    on_gpu |= {name for name, kind in kinds.items() if kind.computes}
+    assert {"train", "train_part", "timing"} <= on_gpu <= set(SLURM["set-resources"])
 
 
 def test_slurm_profile_names_an_engine():

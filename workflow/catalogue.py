@@ -30,38 +30,71 @@ REPLAYED = f"{ARCHIVE}/runs/mnist/as_published/sdcp_d-500h"
 TIMING = "results/timing/table1_timing.json"
 SHOWN = {"runs", "sweeps", "variants", "groups"}  # parameters: what a notebook shows
 
-# The parts of the site in the paper's order: heading -> caption (of workflow/report), what is shown
+
+class Kind(NamedTuple):
+    """A kind of figure or table: so its notebook, its rule and its caption are called."""
+
+    suffix: str  # svg: a figure, csv: a table
+    category: str  # of Snakemake's report
+    besides: dict = {}  # what the rule makes besides
+    computes: bool = False  # on the GPU, where there is one
+
+
+CSV = {"table": "figures/{name}.csv"}
+TABLES = {"tables": ["figures/{name}.csv", "figures/{name}.md", "figures/{name}.tex"]}
+MEASURED = {"measurements": ["figures/{name}_measured.csv", "figures/{name}_measured.md"]}
+KINDS = {
+    "curves": Kind("svg", "Likelihood curves", CSV),
+    "samples": Kind("svg", "Generated samples", {"images": "figures/{name}.npz"}, True),
+    "tune": Kind("svg", "Tuning", TABLES),
+    "sensitivity": Kind("svg", "Sensitivity", CSV),
+    "hidden_modes": Kind("svg", "Hidden modes", TABLES, True),
+    "quality": Kind("csv", "Generated samples", computes=True),
+    "ablation": Kind("svg", "Other choices", CSV),
+    "overfitting": Kind("svg", "Other choices", CSV),
+    "refuted": Kind("svg", "Hidden modes", CSV),
+    "replay": Kind("csv", "Validation", computes=True),
+    "anchor": Kind("svg", "Validation", CSV),
+    "validation": Kind("csv", "Validation"),
+    "claims": Kind("csv", "Claims", MEASURED),
+    "timing": Kind("csv", "Table 1", {"seconds": "results/timing/{name}.json"}, True),
+}
+
+# The parts of the site in the paper's order: heading -> kind of what is shown
 PARTS = {
-    "Table 1": ("timing", "csv"),
-    "Figures 1 to 4": ("curves", "svg"),
-    "Figure 5": ("samples", "svg"),
-    "Mentioned by the paper: other numbers of hidden units": ("curves", "svg"),
-    "Mentioned by the paper: samples of the other datasets": ("samples", "svg"),
-    "Curves when all algorithms are equally tuned": ("curves", "svg"),
-    "Equal tuning": ("tune", "svg"),
-    "Settings closest to the published curves": ("tune", "svg"),
-    "Sensitivity to ε and λ_H": ("sensitivity", "svg"),
-    "Generated images in numbers": ("quality", "csv"),
-    "Overfitting": ("overfitting", "svg"),
-    "Other choices about the data": ("ablation", "svg"),
-    "Modes that plain AIS does not see": ("hidden_modes", "svg"),
-    "When plain AIS begins to fail": ("refuted", "svg"),
-    "An archived run trained again": ("replay", "csv"),
-    "Validation": ("validation", "csv"),
-    "Published curves whose learning rates are known": ("anchor", "svg"),
-    "Claims": ("claims", "csv"),
+    "Table 1": "timing",
+    "Figures 1 to 4": "curves",
+    "Figure 5": "samples",
+    "Mentioned by the paper: other numbers of hidden units": "curves",
+    "Mentioned by the paper: samples of the other datasets": "samples",
+    "Curves when all algorithms are equally tuned": "curves",
+    "Equal tuning": "tune",
+    "Settings closest to the published curves": "tune",
+    "Sensitivity to ε and λ_H": "sensitivity",
+    "Generated images in numbers": "quality",
+    "Overfitting": "overfitting",
+    "Other choices about the data": "ablation",
+    "Modes that plain AIS does not see": "hidden_modes",
+    "When plain AIS begins to fail": "refuted",
+    "An archived run trained again": "replay",
+    "Validation": "validation",
+    "Published curves whose learning rates are known": "anchor",
+    "Claims": "claims",
 }
 
 
 class Item(NamedTuple):
     """A figure or table."""
 
-    kind: str  # its notebook
     part: str  # of the site, a key of PARTS
     title: str
     sources: list  # files that it is made of, notebook and code apart
     parameters: dict  # of its notebook
     by_default: bool = True  # whether it is made without being asked for
+
+    @property
+    def kind(self):
+        return PARTS[self.part]
 
 
 class Catalogue:
@@ -250,14 +283,14 @@ class Catalogue:
 
     # ---------------------------------------------------------------------- figures and tables
 
-    def _add(self, name, kind, part, title, parameters, others=(), by_default=True):
+    def _add(self, name, part, title, parameters, others=(), by_default=True):
         """An item, made of the runs and sweeps among its parameters and of ``others``; none where
         there is no run that it could show."""
         folders = folders_in(parameters)
         if folders or not SHOWN & {*parameters}:
             sources = _files_of(folders) + [*others]
             parameters = parameters | {"output": f"figures/{name}"}
-            self.items[name] = Item(kind, part, title, sources, parameters, by_default)
+            self.items[name] = Item(part, title, sources, parameters, by_default)
 
     def _curves(self):
         """Figures 1 to 4, those of other sizes, and those of the equally tuned groups."""
@@ -286,7 +319,7 @@ class Catalogue:
             "published_figure": number,
             "paper_budget": self.paper_budget(experiment),
         }
-        self._add(name, "curves", part, title, parameters)
+        self._add(name, part, title, parameters)
 
     def _samples(self):
         """Figure 5, and the same of the other datasets."""
@@ -302,7 +335,7 @@ class Catalogue:
                 "seed": self.config["seed"],
                 "backend": self.backend,
             } | self.experiments[experiment]["samples"]
-            self._add(name, "samples", part, title, parameters)
+            self._add(name, part, title, parameters)
 
     def _grids(self):
         """Equal tuning, and the settings closest to the published curves."""
@@ -322,7 +355,7 @@ class Catalogue:
                 what = self.model(experiment, n), parameters
                 default = self._by_default(experiment, sweeps)
                 name = f"figS_{kind}_{experiment}_{n}h"
-                self._add(name, "tune", part, *what, by_default=default)
+                self._add(name, part, *what, by_default=default)
 
     def _in_use(self, model):
         """The tuned hyperparameters; sorted, as the order of the keys must rerun nothing."""
@@ -353,7 +386,7 @@ class Catalogue:
             what = self.model(experiment, n), {"sweeps": sweeps}
             default = self._by_default(experiment, sweeps.values())
             name = f"figS_sensitivity_{experiment}"
-            self._add(name, "sensitivity", part, *what, by_default=default)
+            self._add(name, part, *what, by_default=default)
 
     def _hidden_modes(self):
         """What plain AIS does not see of the final models."""
@@ -369,7 +402,7 @@ class Catalogue:
             }
             what = self.model(experiment, n), parameters, inputs
             default = self.computes or folder.startswith(ARCHIVE)
-            self._add(f"figS_hidden_modes_{experiment}", "hidden_modes", part, *what, default)
+            self._add(f"figS_hidden_modes_{experiment}", part, *what, default)
 
     def _quality(self):
         """Images that final models generate, in numbers."""
@@ -389,7 +422,7 @@ class Catalogue:
                     "backend": self.backend,
                 }
                 if group != "tuned_speed":
-                    self._add(name, "quality", part, title, parameters, inputs)
+                    self._add(name, part, title, parameters, inputs)
 
     def _measured(self, kind, experiment, n_hidden, group):
         """The folder of measurements of final models, in the archive or here, and what that takes:
@@ -410,7 +443,7 @@ class Catalogue:
         n = self.first_size("caltech")
         what = {"runs": self.runs("caltech", n), "paper_budget": self.paper_budget("caltech")}
         title = self.model("caltech", n)
-        self._add("figS_overfitting_caltech", "overfitting", "Overfitting", title, what)
+        self._add("figS_overfitting_caltech", "Overfitting", title, what)
 
     def _refuted(self):
         """When plain AIS begins to fail, in every group of hyperparameters that there is."""
@@ -425,7 +458,7 @@ class Catalogue:
             parameters = {"groups": groups, "paper_budget": self.paper_budget(experiment)}
             what = self.model(experiment, n), parameters
             default = all_archived(folders_in(parameters))
-            self._add(f"figS_refuted_{experiment}", "refuted", part, *what, by_default=default)
+            self._add(f"figS_refuted_{experiment}", part, *what, by_default=default)
 
     def _ablations(self):
         """The other choices about the data, beside each other."""
@@ -437,7 +470,7 @@ class Catalogue:
                 what = self.title(experiment), parameters
                 default = self.computes or all_archived(folders_in(parameters))
                 name = f"figS_ablation_{experiment}"
-                self._add(name, "ablation", part, *what, by_default=default)
+                self._add(name, part, *what, by_default=default)
 
     def _anchors(self):
         """Training with published learning rates, beside the published curves."""
@@ -449,7 +482,7 @@ class Catalogue:
             budget = {"paper_budget": self.paper_budget(experiment)}
             what = self.model(experiment, n), {"runs": folders, "dataset": published} | budget
             default = self._by_default(experiment, folders)
-            self._add(name, "anchor", part, *what, by_default=default)
+            self._add(name, part, *what, by_default=default)
 
     # -------------------------------------------------------------- what there is one of
 
@@ -461,7 +494,7 @@ class Catalogue:
             "seconds_output": TIMING,
         }
         others = [self.archived_timing] if self.archived_timing else []
-        self._add("table1_timing", "timing", "Table 1", "Time of training", parameters, others)
+        self._add("table1_timing", "Table 1", "Time of training", parameters, others)
 
     def _replay(self):
         """An archived run trained again."""
@@ -473,12 +506,12 @@ class Catalogue:
         part = "An archived run trained again"
         # without the data the table says that nothing was compared
         how = parameters, _files_of([REPLAYED]), self.uses_archive
-        self._add("replay_mnist", "replay", part, "MNIST", *how)
+        self._add("replay_mnist", part, "MNIST", *how)
 
     def _validation(self):
         """Checks of the mathematics."""
         parameters = self.config["validation"] | {"seed": self.config["seed"]}
-        self._add("validation", "validation", "Validation", "Checks of the mathematics", parameters)
+        self._add("validation", "Validation", "Checks of the mathematics", parameters)
 
     def _claims(self):
         """The verdicts, and all that they are judged by."""
@@ -511,7 +544,7 @@ class Catalogue:
         }
         others = [f"figures/{name}.csv" for name in (*quality, *modes, "validation")]
         others += [parameters["timing"]]
-        self._add("claims", "claims", "Claims", "The paper's claims", parameters, others)
+        self._add("claims", "Claims", "The paper's claims", parameters, others)
 
     def _made(self, kind):
         return [name for name in self.of(kind) if self.items[name].by_default]
@@ -528,10 +561,10 @@ class Catalogue:
     def site(self):
         """Parameters of the site: its parts, and the runs behind them."""
         shown = {name: item for name, item in self.items.items() if item.by_default}
-        parts = [
-            (part, *how, {name: item.title for name, item in shown.items() if item.part == part})
-            for part, how in PARTS.items()
-        ]
+        titles = {part: {} for part in PARTS}
+        for name, item in shown.items():
+            titles[item.part][name] = item.title
+        parts = [(part, kind, KINDS[kind].suffix, titles[part]) for part, kind in PARTS.items()]
         behind = [
             *dict.fromkeys(
                 folder for item in shown.values() for folder in folders_in(item.parameters)

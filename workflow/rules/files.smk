@@ -39,26 +39,21 @@ def one_of(kind):
     return "|".join(CATALOGUE.of(kind)) or "none"
 
 
-def executed():
-    """The executed notebook behind a figure or table, and its HTML, which the report shows.
+def written(kind):
+    """The outputs of a rule: a figure or a table, marked for the report, and its executed notebook.
 
-    Where they lie, as figures and tables do, depends on no configuration: of a job that has an
+    Where that lies, as figures and tables do, depends on no configuration: of a job that has an
     output for each, Snakemake knows what made it for some only, and then nothing of all.
     """
-    shown = {"caption": "../report/notebook.rst", "category": "Executed notebooks"}
-    html = report("results/notebooks/{name}.html", labels={"notebook": "{name}"}, **shown)
-    return {"notebook": "results/notebooks/{name}.ipynb", "html": html}
-
-
-def figure(category, caption):
-    """The output files of a figure, marked for the report."""
-    shown = {"caption": f"../report/{caption}.rst", "category": category}
-    svg = report("figures/{name}.svg", labels={"figure": "{name}"}, **shown)
-    return {"svg": svg, "files": ["figures/{name}.pdf", "figures/{name}.png"]} | executed()
-
-
-def table(category, caption):
-    """The output files of a table, marked for the report."""
-    shown = {"caption": f"../report/{caption}.rst", "category": category}
-    csv = report("figures/{name}.csv", labels={"table": "{name}"}, **shown)
-    return {"csv": csv, "files": ["figures/{name}.md", "figures/{name}.tex"]} | executed()
+    suffix, category, besides, _ = catalogue.KINDS[kind]
+    what, others = ("figure", ("pdf", "png")) if suffix == "svg" else ("table", ("md", "tex"))
+    of_item = {"caption": f"../report/{kind}.rst", "category": category, "labels": {what: "{name}"}}
+    of_notebook = {"caption": "../report/notebook.rst", "category": "Executed notebooks"}
+    html = "results/notebooks/{name}.html"
+    return {
+        suffix: report(f"figures/{{name}}.{suffix}", **of_item),
+        "files": [f"figures/{{name}}.{other}" for other in others],
+        "notebook": "results/notebooks/{name}.ipynb",
+        "html": report(html, labels={"notebook": "{name}"}, **of_notebook),
+        **besides,
+    }
