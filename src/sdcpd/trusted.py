@@ -42,8 +42,8 @@ class TrustedLogZ(NamedTuple):
 
 
 AGREEMENT = 0.5  # nats; what differs by less agrees
-CHAINS = 2  # of the search, a particle
-IMAGES = 2  # that start as they are, a chain
+STEPS = 4  # of the search's chains, a temperature
+IMAGES = 4  # that start as they are, a chain
 DIRECTIONS = 16  # of the search, each with both signs
 POPULATION = 48  # modes that are crossed
 MODES = 6  # bases at most, besides the two means over images
@@ -87,9 +87,9 @@ def mean_field(theta, v, n_iterations=TO_THE_END, dtype=np.float64):
 def trusted_log_z(theta, images, key, n_particles=100, n_temperatures=250, engine=PLAIN):
     """log Z of a model that may have modes far from the data, which plain AIS does not see.
 
-    ``find_modes``, with CHAINS a particle and as many steps as temperatures, tells where the model
-    may have its weight. AIS then starts from several bases k: the mean of the images,
-    that of the chains, and the best MODES distinct modes.
+    ``find_modes``, with a chain a particle and STEPS a temperature, tells where the model may have
+    its weight. AIS then starts from several bases k: the mean of the images, that of the chains,
+    and the best MODES distinct modes.
 
     Each sees its own surroundings well and others by chance. So the states are shared out among
     the bases, v to base k by φ_k(v) = q_k(v) / Σ_l q_l(v), q_k being the base's probability, and
@@ -102,7 +102,7 @@ def trusted_log_z(theta, images, key, n_particles=100, n_temperatures=250, engin
     The base with the largest part is always run again, with LONGER times the temperatures, and then
     whichever has the largest error, until the sum has less than ERROR, or all bases together have
     had ENOUGH times the temperatures, and ``agrees``. (Which it is depends on what was found, which
-    makes Z too small by about one in twice the particles.) The bound is the largest of those of the
+    makes Z too small by about one in the particles, or less.) The bound is the largest of those of the
     modes, and from each base's heaviest particle, which may have found another.
 
     Parameters
@@ -118,7 +118,7 @@ def trusted_log_z(theta, images, key, n_particles=100, n_temperatures=250, engin
     TrustedLogZ
     """
     xp = engine.xp
-    how = CHAINS * n_particles, n_temperatures, engine
+    how = n_particles, STEPS * n_temperatures, engine
     reached, modes, bounds = find_modes(theta, images, key, *how)
     means = {"data": to_host(images.mean(0, dtype=xp.float64)), "chains": reached.mean(0)}
     means |= {f"mode {number}": mode for number, mode in enumerate(modes, 1)}
