@@ -102,8 +102,8 @@ def trusted_log_z(theta, images, key, n_particles=100, n_temperatures=250, engin
     The base with the largest part is always run again, with LONGER times the temperatures, and then
     whichever has the largest error, until the sum has less than ERROR, or all bases together have
     had ENOUGH times the temperatures, and ``agrees``. (Which it is depends on what was found, which
-    makes Z too small by about one in the particles, or less.) The bound is the largest of those of the
-    modes, and from each base's heaviest particle, which may have found another.
+    makes Z too small by about one in the particles, or less.) The bound is the largest of those of
+    the modes, and from each base's heaviest particle, which may have found another.
 
     Parameters
     ----------
