@@ -233,15 +233,10 @@ def _best_distinct(theta, starts, n_iterations, n):
     """The means of ``n`` distinct mean-field distributions, those with the largest weight first.
 
     ``starts`` is a list of NumPy arrays (B, m).
-
-    What a bound lacks is more where a mode is broad: the weight is estimated as bound plus the
-    next term of Plefka's expansion, ½ Σ_ij W_ij² Var h_i Var v_j.
     """
     starts = array_module(theta.W).asarray(np.concatenate(starts).astype(np.float32))
     p, bounds = mean_field(theta, starts[None], n_iterations, np.float32)
-    h = hidden_probability(theta, p)
-    more = ((h * (1 - h)) @ theta.W**2 * (p * (1 - p))).sum(-1) / 2
-    p, weights = to_host(p[0]).astype(np.float64), to_host((bounds + more)[0])
+    p, weights = to_host(p[0]).astype(np.float64), to_host(weights_of(theta, p, bounds)[0])
     order = np.argsort(-weights, kind="stable")
     distinct = [order[0]]
     for row in order[1:]:
@@ -251,6 +246,16 @@ def _best_distinct(theta, starts, n_iterations, n):
         if (apart >= DISTINCT).all():
             distinct.append(row)
     return p[distinct]
+
+
+def weights_of(theta, p, bounds):
+    """Estimates of modes' log-weights, of the shape of ``bounds``, by mean-field distributions.
+
+    What a bound lacks is more where a mode is broad: the next term of Plefka's expansion is
+    ½ Σ_ij W_ij² Var h_i Var v_j.
+    """
+    h = hidden_probability(theta, p)
+    return bounds + ((h * (1 - h)) @ theta.W**2 * (p * (1 - p))).sum(-1) / 2
 
 
 def missed(log_z, standard_error, trusted, trusted_error, bound):
