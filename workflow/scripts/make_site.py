@@ -39,41 +39,15 @@ def write(parts, runs, results, options, missing=()):
         for name in (*names, *filter(None, runs.values()))
         if (html := executed(name, results) + ".html") not in missing and Path(html).exists()
     }
-
-    def item(name, title, suffix):
-        target = f"figures/{name}.{'pdf' if suffix == 'svg' else 'md'}"
-        about = {"name": name, "title": title, "made": name in made}
-        about["command"] = command(target, options)
-        if not about["made"]:
-            return about
-        if suffix == "svg":
-            shutil.copyfile(f"figures/{name}.svg", SITE / f"images/{name}.svg")
-            about["rows"] = None
-        else:
-            about["rows"] = read_table(name)
-            about["said"] = Path(f"figures/{name}.md").read_text(encoding="utf-8").split("\n")[0]
-        sources = behind(executed(name, results) + ".ipynb")
-        trained = [*dict.fromkeys(runs[source] for source in sources if runs.get(source))]
-        files = [*Path("figures").glob(f"{name}.*"), *Path("figures").glob(f"{name}_measured.*")]
-        return about | {
-            "time": duration([name], results),
-            "training_time": duration(trained, results) if trained else None,
-            "n_archived": sum(source.startswith(ARCHIVE) for source in sources),
-            "files": sorted(map(str, files)),
-            "sources": sources,
-        }
-
-    def run(folder):
-        name = runs[folder]
-        about = {"folder": folder, "label": Path(folder).name, "notebook": name}
-        about |= {"archived": not name, "made": name in made}
-        return about | {"time": duration([name], results) if about["made"] else None}
-
     shown = [
         {
             "heading": heading,
             "caption": Path(f"workflow/report/{caption}.rst").read_text(encoding="utf-8").strip(),
-            "shown": [item(name, title, suffix) for name, title in titles.items()],
+            "shown": [
+                {"name": name, "title": title, "command": command(name, suffix, options)}
+                | (about(name, suffix, runs, results) if name in made else {})
+                for name, title in titles.items()
+            ],
         }
         for heading, caption, suffix, titles in parts
         if titles
@@ -83,7 +57,10 @@ def write(parts, runs, results, options, missing=()):
         "index.html.j2",
         title="S-DCP-D: a reproduction",
         parts=shown,
-        groups=[(parent, [*map(run, folders)]) for parent, folders in groups],
+        groups=[
+            (parent, [about_run(folder, runs[folder], made, results) for folder in folders])
+            for parent, folders in groups
+        ],
         n_archived=sum(name is None for name in runs.values()),
         results=results,
         exists=lambda path: Path(path).exists(),
@@ -94,6 +71,33 @@ def write(parts, runs, results, options, missing=()):
         html = Path(executed(name, results) + ".html").read_text(encoding="utf-8")
         html = with_link_back(html, f"../index.html#{name if name in names else 'runs'}")
         (SITE / f"notebooks/{name}.html").write_text(html, encoding="utf-8")
+
+
+def about(name, suffix, runs, results):
+    """What the index says of a figure or table that was made, whose files it gets."""
+    if suffix == "svg":
+        shutil.copyfile(f"figures/{name}.svg", SITE / f"images/{name}.svg")
+        shown = {"rows": None}
+    else:
+        said = Path(f"figures/{name}.md").read_text(encoding="utf-8").split("\n")[0]
+        shown = {"rows": read_table(name), "said": said}
+    sources = behind(executed(name, results) + ".ipynb")
+    trained = [*dict.fromkeys(runs[source] for source in sources if runs.get(source))]
+    files = [*Path("figures").glob(f"{name}.*"), *Path("figures").glob(f"{name}_measured.*")]
+    return shown | {
+        "made": True,
+        "time": duration([name], results),
+        "training_time": duration(trained, results) if trained else None,
+        "n_archived": sum(source.startswith(ARCHIVE) for source in sources),
+        "files": sorted(map(str, files)),
+        "sources": sources,
+    }
+
+
+def about_run(folder, name, made, results):
+    """The same of a run or sweep, by the name of its notebook (None: archived)."""
+    known = {"folder": folder, "label": Path(folder).name, "notebook": name, "archived": not name}
+    return known | ({"made": True, "time": duration([name], results)} if name in made else {})
 
 
 def write_after_failure(dag):
@@ -126,8 +130,9 @@ def findings():
     return {"n_claims": n_claims, "n_verdicts": len(rows), "verdicts": verdicts}
 
 
-def command(target, options):
-    words = ["uv run snakemake --cores all", target]
+def command(name, suffix, options):
+    """What makes a figure or table."""
+    words = ["uv run snakemake --cores all", f"figures/{name}.{'pdf' if suffix == 'svg' else 'md'}"]
     if options:
         words += ["--config", *(shlex.quote(f"{key}={value}") for key, value in options.items())]
     return " ".join(words)

@@ -5,6 +5,8 @@ paper, and by the trusted estimate, with the bound on log Z (``likelihood``); th
 largest weight that chains from images and from noise find, and how many of both end there.
 """
 
+from itertools import product
+
 import numpy as np
 
 from .. import ROOT, data, engines, philox
@@ -59,11 +61,9 @@ def measure(
     best = {run.settings["algorithm"]: (run, *run.best()) for run in finished}
     kept.rows = [row for row in kept.rows if row["trial"] == best[row["algorithm"]][2]]
     todo = [
-        (run, theta, trial, number)
-        for algorithm, (run, theta, trial) in best.items()
-        if theta is not None
-        for number in range(seeds)
-        if not kept.has(algorithm=algorithm, number=number)
+        (*best[algorithm], number)
+        for algorithm, number in product(best, range(seeds))
+        if best[algorithm][1] is not None and not kept.has(algorithm=algorithm, number=number)
     ]
     if not todo and (kept.folder / IMAGES).exists():
         return kept.table()
@@ -82,9 +82,9 @@ def measure(
         found, bound, shown = _search(theta, parts["train"], key, how, engine, nearest)
         point |= found | {"bound": max(point["bound"], bound), "epochs": run.settings["epochs"]}
         if number == 0:
-            images[algorithm] = shown
+            images[algorithm] = np.float16(shown)
             with whole_file(kept.folder / IMAGES, "wb") as file:
-                np.savez_compressed(file, **{n: np.float16(v) for n, v in images.items()})
+                np.savez_compressed(file, **images)
         kept.add({"algorithm": algorithm, "trial": trial, "number": number} | point)
         progress.update(done + 1)
     progress.close()
