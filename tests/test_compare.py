@@ -24,25 +24,29 @@ def ends(estimate):
 
 
 def reach(epochs, values, level):
-    """The epoch at which the line through the points first reaches a level, piece by piece."""
+    """The epoch at which the line through the points first reaches a level, piece by piece, where
+    epochs are drawn on a logarithmic scale that begins the first positive one before 0."""
     if values[0] >= level:
         return epochs[0]
     for k in range(1, len(values)):
         if values[k] >= level:
-            slope = (values[k] - values[k - 1]) / (epochs[k] - epochs[k - 1])
-            return epochs[k - 1] + (level - values[k - 1]) / slope
+            first = min(epoch for epoch in epochs if epoch > 0)
+            share = (level - values[k - 1]) / (values[k] - values[k - 1])
+            before, after = epochs[k - 1] + first, epochs[k] + first
+            return before * (after / before) ** share - first
     return INF
 
 
 @pytest.mark.parametrize(
     ("fast", "slow", "expected"),
     [
-        ([-9, -4, -2, -2], [-9, -7, -5, -3], 1 - 25 / 50),  # between points
+        # between points: halfway between log(20 + 10) and log(30 + 10)
+        ([-9, -4, -2, -2], [-9, -7, -5, -3], 1 - (np.sqrt(30 * 40) - 10) / 50),
         ([-9, -5, -3, -2], [-9, -7, -5, -3], 1 - 30 / 50),  # at a point
         ([-3, -9, -9, -9], [-9, -7, -5, -3], 1 - 10 / 50),  # at the first point
         ([-9, -3, -9, -3], [-9, -7, -5, -3], 1 - 20 / 50),  # for the first time
         ([-9, -9, -9, -3], [-9, -3, -5, -4], 1 - 50 / 20),  # later; the best is not at the end
-        ([-9, -5, -5, -1], [-9, -7, -5, -3], 1 - 40 / 50),  # after a plateau
+        ([-9, -5, -5, -1], [-9, -7, -5, -3], 1 - (np.sqrt(40 * 60) - 10) / 50),  # after a plateau
         ([-9, -7, -5, -3], [-9, -7, -5, -3], 0),
         ([-9, -7, -5, -3.1], [-9, -7, -5, -3], -INF),  # never
     ],
@@ -56,7 +60,20 @@ def test_epochs_saved_by_hand(fast, slow, expected):
 def test_epochs_saved_below_the_best_and_where_the_slow_one_is_from_the_start():
     epochs, fast, slow = np.array([0.0, 10, 20]), np.array([-9.0, -3, -3]), np.array([-9.0, -5, -1])
     found = [compare.epochs_saved(epochs, fast, slow, below) for below in (0, 2, 4, 8)]
-    assert found == pytest.approx([-INF, 1 - 10 / 15, 1 - (10 * 4 / 6) / 10, np.nan], nan_ok=True)
+    there = np.sqrt(20 * 30) - 10, 10 * 2 ** (4 / 6) - 10
+    assert found == pytest.approx([-INF, 1 - 10 / there[0], 1 - there[1] / 10, NAN], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    "epochs", [[0, 1, 2, 5, 10, 15, 30, 50, 60, 80], [0, 1, 2, 3, 5, 7, 10, 14]]
+)
+@pytest.mark.parametrize("gap", [lambda t: np.exp(-0.3 * t), lambda t: 1 / (1 + t)])
+def test_epochs_saved_hardly_depend_on_the_points_of_a_curve_that_slows_down(epochs, gap):
+    """Of curves of which one needs a quarter fewer epochs to everything, at a study's points."""
+    epochs = np.array(epochs, float)
+    fast, slow = (-80 - 120 * gap(each) for each in (epochs / 0.75, epochs))
+    found = [compare.epochs_saved(epochs, fast, slow, below) for below in (1, 2, 5)]
+    assert np.abs(np.array(found) - 0.25).max() < 0.06
 
 
 def test_epochs_saved_of_many_curves():

@@ -20,6 +20,7 @@ from ..algorithms import LABELS
 from ..data import bars_and_stripes
 from ..engines.plain import PLAIN
 from ..philox import key
+from ..trusted import refuted
 from . import compare, intervals
 
 SAMPLES = 100  # images of each trial, for the share of valid patterns
@@ -55,7 +56,8 @@ class Evidence(NamedTuple):
 
         Where there are several of a group, that with the most trials of those that are long enough.
         ``on["epochs"]`` becomes how far that is. Without ``likelihoods`` it does not matter how
-        well these are known.
+        well these are known. A claim fails where a trial of what it is about, the first of two or
+        each of several, diverged; ``on["lost"]`` says which of the other trials did.
         """
         try:
             found = [self._longest_enough(on, name, group) for name, group in which]
@@ -65,7 +67,27 @@ class Evidence(NamedTuple):
         trials = min(run.settings["trials"] for run in found)
         self.judge_at(on, min(run.settings["epochs"] for run in found), "run", trials)
         found = [compare.until(run, on["epochs"], trials) for run in found]
-        return _without_doubts(found) if likelihoods else found
+        if not likelihoods:
+            return found
+        lost = [_lost(run) for run in found]
+        if failures := [*filter(None, lost if len(found) > 2 else lost[:1])]:
+            raise NotJudged("; ".join(failures), "fails")
+        on["lost"] = "; ".join(filter(None, lost))
+        found = _without_doubts(found)
+        for (algorithm, group), run in zip(which, found, strict=True):
+            self._compare_with_modes(on, algorithm, group, run)
+        return found
+
+    def _compare_with_modes(self, on, algorithm, group, run):
+        """Raise NotJudged where the measured modes of a model refute its log Z in the run."""
+        measured = self.modes.get((on["experiment"], on["n_hidden"], group))
+        if measured is None:
+            return
+        for row in measured[measured.algorithm == algorithm].itertuples():
+            end = run.curve[(run.curve.trial == row.trial) & (run.curve.epoch == row.epochs)]
+            if refuted(end.trusted_log_z, row.bound).any():
+                of = f"{LABELS[algorithm]}, trial {row.trial}"
+                raise NotJudged(f"{of}: log Z is refuted by a mode found since", "undecided")
 
     def _longest_enough(self, on, algorithm, group):
         def preferred(run):
@@ -78,15 +100,15 @@ class Evidence(NamedTuple):
         ]
         return max((by[algorithm] for by in of_group if algorithm in by), key=preferred)
 
-    def sweep(self, on, algorithm, kind, likelihoods=True):
-        """The runs of a sweep, as ``pick`` gives them."""
+    def sweep(self, on, algorithm, kind):
+        """The runs of a sweep."""
         try:
             sweep = self.sweeps[on["experiment"], on["n_hidden"], kind][algorithm]
         except KeyError:
             raise NotJudged(f"{kind} not run") from None
         settings = sweep[0].settings
         self.judge_at(on, settings["epochs"], f"{kind} run", settings["trials"])
-        return _without_doubts(sweep) if likelihoods else sweep
+        return sweep
 
     def judge_at(self, on, epochs, what, trials):
         """Say that ``on`` is judged at so many epochs, if that is enough."""
@@ -95,6 +117,13 @@ class Evidence(NamedTuple):
             size = f"{trials} trial{'s' if trials > 1 else ''} × {epochs:.10g}"
             of = f"{self.budgets[on['experiment']]:,}"
             raise NotJudged(f"{what} with {size} of {of} epochs, judged from {least:,} on")
+
+
+def _lost(run):
+    """How many trials of a run diverged, in words; empty for none."""
+    diverged = int((run.curve.status == "diverged").sum())
+    name = LABELS[run.settings["algorithm"]]
+    return f"{name}: {diverged} of {run.settings['trials']} trials diverged" if diverged else ""
 
 
 def _without_doubts(found):
@@ -189,7 +218,7 @@ def diverged_over_epsilon(evidence, on, group):
 
 def diverged_in_grid(evidence, on, group):
     """Share of the trials that diverged in the tuning grid, S-DCP-D minus the other."""
-    both = (evidence.sweep(on, n, "tuning", likelihoods=False) for n in ("sdcp_d", on["other"]))
+    both = (evidence.sweep(on, name, "tuning") for name in ("sdcp_d", on["other"]))
     return compare.difference(*map(_diverged, both))
 
 
@@ -209,7 +238,7 @@ def sharpness_difference(evidence, on, group):
     Of trials of which neither model is collapsed: fewer than half as many classes, by the
     exponential of their entropy, as as many real images have.
     """
-    of_both, real, n_images = _images(evidence, on, group)
+    of_both, real = _images(evidence, on, group)
     entropy = of_both["entropy"]
     collapsed = entropy < real["entropy"] - np.log(2)
     seen = []
@@ -221,23 +250,18 @@ def sharpness_difference(evidence, on, group):
     kept = of_both["sharpness"][~collapsed.any(axis=1)]
     if kept.empty and len(collapsed):
         raise NotJudged("; ".join(seen), "undecided")
-    # The standard deviation of what lies in [0, ½] is at most ¼.
-    margin = 0.25 / np.sqrt(n_images)
-    return compare.difference(*kept.to_numpy().T)._replace(margin=margin, note="; ".join(seen))
+    return compare.difference(*kept.to_numpy().T)._replace(note="; ".join(seen))
 
 
 def diversity_difference(evidence, on, group):
     """Entropy of the classes of generated images (nats), S-DCP-D minus the other."""
-    of_both, _, n_images = _images(evidence, on, group)
-    # The variance of −ln p over K classes is at most ¼ ln²(K − 1) + 1, that of the estimated
-    # entropy an n-th of it.
-    margin = np.sqrt((np.log(on["classes"] - 1) ** 2 / 4 + 1) / n_images)
-    return compare.difference(*of_both["entropy"].to_numpy().T)._replace(margin=margin)
+    of_both, _ = _images(evidence, on, group)
+    return compare.difference(*of_both["entropy"].to_numpy().T)
 
 
 def _images(evidence, on, group):
-    """Column of quality.measure -> DataFrame of both algorithms, in trials that both have; the same
-    of real images; and of how many images."""
+    """Column of quality.measure -> DataFrame of both algorithms, in trials that both have; and the
+    same of real images."""
     _both(evidence, on, group, likelihoods=False)
     try:
         measured, real = evidence.quality[on["experiment"], on["n_hidden"], group]
@@ -248,17 +272,22 @@ def _images(evidence, on, group):
         raise NotJudged(f"measured on {images} of {needed} images only")
     names, columns = ["sdcp_d", on["other"]], {"sharpness", "entropy", "largest"} & {*measured}
     tables = {c: measured.pivot(index="trial", columns="algorithm", values=c) for c in columns}
-    return {c: t.reindex(columns=names).dropna() for c, t in tables.items()}, real, images
+    return {c: t.reindex(columns=names).dropna() for c, t in tables.items()}, real
 
 
 def nats_missed(evidence, on, group):
     """Nats of log Z that plain AIS misses: the trusted estimate, or the bound where that is more,
-    minus plain AIS; mean over seeds, which stand for trials."""
+    minus plain AIS; mean over seeds, which stand for trials, but for those whose estimates do not
+    agree, where no bound says more than plain AIS."""
     measured = evidence.modes.get((on["experiment"], on["n_hidden"], group))
     of_model = () if measured is None else measured[measured.algorithm == on["model"]]
     if not len(of_model):
         raise NotJudged("not measured")
     evidence.judge_at(on, of_model.epochs.iloc[0], "models", 1)
+    known = (of_model.trusted_agrees == 1) | refuted(of_model.log_z, of_model.bound)
+    if not known.any():
+        raise NotJudged("no two ways to estimate log Z agree", "undecided")
+    of_model = of_model[known]
     most = np.maximum(of_model.trusted_log_z, of_model.bound)
     return compare.mean((most - of_model.log_z).to_numpy())
 
@@ -291,12 +320,12 @@ def _timed(evidence, on, what):
 
 
 def _over_epsilon(evidence, on, group, likelihoods=True):
-    sweep = evidence.sweep(on, "sdcp_d", f"sensitivity_{group}", likelihoods)
+    sweep = evidence.sweep(on, "sdcp_d", f"sensitivity_{group}")
     averaged = on["lambda_hessian"]
     found = [run for run in sweep if run.settings["hyperparameters"]["lambda_hessian"] == averaged]
     if not found:
         raise NotJudged(f"λ_H = {averaged:g} not run")
-    return found
+    return _without_doubts(found) if likelihoods else found
 
 
 def _diverged(sweep):
@@ -353,7 +382,7 @@ def outcome(estimate, rule, comparisons=1):
     ((how, bound),) = rule.items()
     low, high = estimate.decisive()
     lower, higher = estimate.decisive(comparisons)
-    if np.isnan(low) or np.abs(estimate.value - np.array(bound)).min() < estimate.margin:
+    if np.isnan(low):
         return "undecided"
     if how == "above":  # the bound itself is not enough
         inside, outside = low > bound, higher <= bound
@@ -417,7 +446,8 @@ def _comparison(on, setting):
 def _measure(claim, on, setting, group, evidence, comparisons):
     try:
         found = MEASURES[claim["measure"]](evidence, on, group)
-        verdict, note = outcome(found, claim["holds_if"], comparisons), found.note
+        verdict = outcome(found, claim["holds_if"], comparisons)
+        note = "; ".join(filter(None, [found.note, on.get("lost")]))
     except NotJudged as reason:
         found, verdict, note = intervals.NONE, reason.outcome, str(reason)
     if claim.get("on_gpu") and not evidence.timing.get("on_gpu"):

@@ -21,7 +21,8 @@ def doubts(run):
         return ""
     if "trusted_agrees" not in alive or alive.trusted_agrees.isna().any():
         return "likelihoods by plain AIS alone, which may miss modes"
-    weak = alive[(alive.trusted_agrees != 1) & (alive.trusted_log_z - alive.bound > AGREEMENT)]
+    near = abs(alive.trusted_log_z - alive.bound) <= AGREEMENT
+    weak = alive[(alive.trusted_agrees != 1) & ~near]
     epochs = ", ".join(f"{epoch:g}" for epoch in sorted(set(weak.epoch)))
     return f"log Z doubtful at epoch {epochs}" if epochs else ""
 
@@ -190,12 +191,23 @@ def epochs_saved(epochs, fast, slow, below=0.0):
 
 
 def _reaches(epochs, values, level):
-    """The epoch at which a curve first reaches a level, between points linearly; inf: never."""
+    """The epoch at which a curve first reaches a level; inf: never."""
     above = np.flatnonzero(values >= level)
     if len(above) == 0:
         return np.inf
-    around = slice(max(0, above[0] - 1), above[0] + 1)
-    return float(np.interp(level, values[around], epochs[around]))
+    if above[0] == 0:
+        return float(epochs[0])
+    around, scale = slice(above[0] - 1, above[0] + 1), _scale(epochs)
+    at = np.interp(level, values[around], scale(epochs[around]))
+    return float(np.exp(at) - np.exp(scale(0.0)))
+
+
+def _scale(epochs):
+    """A function of epochs in which curves are taken for linear between points: log(epoch + first),
+    as what is learned slows down. (Linear in the epoch itself, a saving of 25 % comes out as 11 %
+    to 41 % of the same curves where they have points at 0, 1, 5, 10, 20 and 40.)"""
+    first = epochs[epochs > 0][0]
+    return lambda epoch: np.log(epoch + first)
 
 
 def saved(fast, slow, part="test", below=0.0):
@@ -213,7 +225,9 @@ def saved(fast, slow, part="test", below=0.0):
     there = _reaches(epochs, mean, mean.max() - below)
     if len(f) == 1 or np.isnan(value):
         return Estimate(value, len(f))
-    difference = f - np.array([[np.interp(there, epochs, values)] for values in s])
+    scale = _scale(epochs)
+    at_level = [[np.interp(scale(there), scale(epochs), values)] for values in s]
+    difference = f - np.array(at_level)
     middle, error = difference.mean(0), difference.std(0, ddof=1) / np.sqrt(len(f))
 
     def bounds(quantile):

@@ -33,7 +33,6 @@ class Estimate(NamedTuple):
     value: float
     trials: float
     bounds: object = lambda quantile: (np.nan, np.nan)  # of the interval by a quantile of t
-    margin: float = 0.0  # a value this near to a bound decides nothing, whatever its interval
     note: str = ""
 
     def interval(self):

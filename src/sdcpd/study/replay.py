@@ -23,12 +23,11 @@ def train_beginning(archived, epochs, backend_name="auto", data_folder=None):
         if update not in theirs.index:
             continue
         other = theirs.loc[update]
-        here, there = (  # the trusted estimate where there is no plain one
-            "" if np.isfinite(point.log_z) else "trusted_" for point in (ours, other)
-        )
-        error = float(np.hypot(ours[f"{here}log_z_se"], other[f"{there}log_z_se"]))
+        # the trusted estimates where there are not two plain ones
+        by = "" if np.isfinite([ours.log_z, other.log_z]).all() else "trusted_"
+        error = float(np.hypot(ours[f"{by}log_z_se"], other[f"{by}log_z_se"]))
         for part in ("train", "test"):
-            row = {"archived": other[there + part], "here": ours[here + part]}
+            row = {"archived": other[by + part], "here": ours[by + part]}
             row |= {"difference": row["here"] - row["archived"], "error": error}
             rows.append({"epoch": ours.epoch, "part": part} | row)
     return pd.DataFrame(rows)

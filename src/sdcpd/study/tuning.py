@@ -121,7 +121,7 @@ def table(sweeps, published=None):
         its likelihoods are not to be judged; empty where they may be); area, final
         and their standard errors area_se, final_se (NaN with one trial), of the trials that did not
         diverge; distance, the root-mean-square distance of the mean curve to the published one
-        where both are known, on the training images.
+        where both are known, on the training images and by plain AIS, as published.
     """
     rows = []
     for run in (run for sweep in sweeps for run in sweep):
@@ -152,12 +152,12 @@ def _dropped(run, ran):
 def _distance(run, published):
     if published is None:
         return np.nan
-    epochs, values = compare.curves(run, "train")
+    ours = run.curve[run.curve.status == "ok"].groupby("epoch").train.mean().dropna()
     theirs = published[published.algorithm == run.settings["algorithm"]]
-    theirs = theirs[theirs.epoch <= epochs[-1]]
+    theirs = theirs[theirs.epoch <= ours.index[-1]]
     if theirs.empty:
         return np.nan
-    ours = np.interp(theirs.epoch, epochs, np.nanmean(values, 0))
+    ours = np.interp(theirs.epoch, ours.index, ours)
     return float(np.sqrt(np.mean((ours - theirs.avg_loglik) ** 2)))
 
 
