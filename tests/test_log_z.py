@@ -7,7 +7,7 @@ import pytest
 from conftest import all_states, joint_log_weights, random_models
 from scipy.special import expit, logit, logsumexp
 
-from sdcpd import ROOT
+from sdcpd import ROOT, engines
 from sdcpd.engines.plain import log_ratio
 from sdcpd.likelihood import average_log_likelihood
 from sdcpd.log_z import annealed_log_z, exact_log_z
@@ -191,6 +191,16 @@ def test_log_ratio_of_many_units_does_not_underflow():
     got = log_ratio(x, np.float32(0), np.float32(0.1))
     expected = 500 * (np.logaddexp(0, -4) - np.log(2))
     np.testing.assert_allclose(got, [[expected]], rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["numpy", "numba"])
+def test_log_z_of_thousands_of_units_does_not_underflow(name):
+    """Of independent units, so saturated that a float64 product of all factors is 0."""
+    engine, n = engines.select(name), 2000
+    theta = Parameters(np.zeros((1, n, 3)), np.zeros((1, 3)), np.full((1, n), -20.0))
+    theta, exact = theta.map(np.float32), 3 * np.log(2) + n * np.logaddexp(0, -20)
+    found = annealed_log_z(engine.prepare(theta), [0.5] * 3, [key(1)], 20, 10, engine=engine)
+    assert found.value[0] == pytest.approx(exact, abs=0.01)
 
 
 def test_each_estimate_has_its_own_numbers():

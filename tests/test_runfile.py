@@ -150,6 +150,14 @@ def test_trials_apart_are_those_at_once(algorithm, sizes, tmp_path):
         np.testing.assert_array_equal(ours[name], theirs[name])
 
 
+def test_trials_apart_of_own_data(tmp_path):
+    np.save(tmp_path / "own.npy", np.eye(9, dtype=np.uint8))
+    given, folders = settings(dataset=str(tmp_path / "own.npy")), [tmp_path / "0", tmp_path / "1"]
+    for trial, folder in enumerate(folders):
+        runs.execute(given, folder, "numpy", trials=range(trial, trial + 1))
+    assert runs.merge(folders, tmp_path / "merged").image_shape == (3, 3)
+
+
 @pytest.mark.parametrize("diverged", [0, 1])
 def test_trials_apart_where_all_of_a_part_diverge(diverged, tmp_path, monkeypatch):
     """Columns that only the others have stand where they would stand."""

@@ -212,6 +212,11 @@ def test_evaluation_updates(epochs, batch_size, every, also, expected):
         ({"batch_size": -1}, "batch_size must be positive"),
         ({"n_gibbs_steps": 0}, "n_gibbs_steps must be positive"),
         ({"algorithm": "sdcp_d", "n_inner_iterations": 0}, "n_inner_iterations must be positive"),
+        ({"ais": AIS | {"n_particles": 1}}, "n_particles must be more than 1"),
+        (
+            {"algorithm": "sdcp_d", "hyperparameters": HYPER["sdcp_d"] | {"lambda_hessian": 7}},
+            "lambda_hessian must be from 0 to 1, not 7",
+        ),
     ],
 )
 def test_wrong_settings_are_refused_in_one_line(changes, words, tmp_path):
@@ -244,6 +249,20 @@ def test_out_of_memory_is_explained_and_nothing_else(error, monkeypatch):
     monkeypatch.setattr(Engine, "capacity", lambda self, *size: 0)
     with pytest.raises(runs.RunError, match="not enough memory for 1 trials"):
         execute()
+
+
+def test_what_cannot_be_enumerated_is_refused_before_training(monkeypatch):
+    monkeypatch.setattr(setup, "MAX_ENUMERATED", 8)
+    assert execute(n_hidden=8) and execute(n_hidden=9, ais=AIS)
+    with pytest.raises(runs.RunError, match="enumerates a layer of 9 units, at most 8"):
+        execute(n_hidden=9)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_run_that_diverges_before_plain_ais_is_made_can_be_read(tmp_path):
+    execute(folder=tmp_path, ais=AIS, evaluate={"every": 2, "also": [1]}, **rate(100))
+    curve = runs.load(tmp_path).curve
+    assert curve.status.tolist() == ["diverged"] * 2 and curve.train.isna().all()
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # a rate beyond float32 overflows
@@ -452,6 +471,17 @@ def test_two_trainings_into_one_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(Progress, "update", look)
     assert_equal(execute(folder=tmp_path), execute())
     assert str(tmp_path) in told[0] and "\n" not in told[0]
+
+
+def test_a_folder_spelled_in_two_ways_is_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = settings()
+    runs.execute(given, "here", "numpy", checkpoints_in=tmp_path / "here")
+    assert runs.load("here").settings == given
+
+
+def test_a_sweep_needs_no_folder():
+    assert len(runs.execute_sweep(sweep_of("cd", 0.1, 0.2), None, "numpy")) == 2
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

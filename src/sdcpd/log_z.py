@@ -9,9 +9,9 @@ from .engines.plain import PLAIN
 from .philox import Stream
 from .rbm import Parameters, logit_of_mean, sample, sigmoid, softplus
 
-MAX_ENUMERATED = 24  # units of the smaller layer; 2^24 states take about a minute a model
+MAX_ENUMERATED = 24  # units of the smaller layer; 2^24 states take minutes a model
 MIN_ESS = 10  # an AIS estimate with a smaller effective sample size is doubtful
-CHUNK = 2**14  # states at a time, to bound memory
+CHUNK = 2**14  # states at a time, of all models together, to bound memory
 
 
 class LogZ(NamedTuple):
@@ -37,9 +37,9 @@ def exact_log_z(theta):
     n = W.shape[1]
     if n > MAX_ENUMERATED:
         raise ValueError(f"cannot enumerate a layer of {n} units; use annealed_log_z")
-    total = xp.full(len(W), -xp.inf)
-    for start in range(0, 2**n, CHUNK):
-        codes = xp.arange(start, min(start + CHUNK, 2**n))
+    total, at_once = xp.full(len(W), -xp.inf), max(1, CHUNK // len(W))
+    for start in range(0, 2**n, at_once):
+        codes = xp.arange(start, min(start + at_once, 2**n))
         states = ((codes[:, None] >> xp.arange(n)) & 1).astype(xp.float64)  # (S, n)
         terms = (states @ c[:, :, None])[..., 0] + softplus(states @ W + b[:, None, :]).sum(-1)
         total = xp.logaddexp(total, _log_sum_exp(terms, xp))

@@ -186,17 +186,18 @@ def _evaluate(state, task, evaluate):
     started, xp = time.monotonic(), task.engine.xp
     finite = [to_host(xp.isfinite(a).reshape(len(a), -1).all(1)) for a in state.theta[:3]]
     rows = np.flatnonzero(np.all(finite, 0))
-    points = [{"train": np.nan, "test": np.nan} for _ in state.active]
+    points = [{} for _ in state.active]
     if len(rows):
         found = evaluate(state.theta.select(xp.asarray(rows)), state.active[rows], state.update)
         for row, point in zip(rows, found, strict=True):
             points[row] = point
     bound = -DIVERGED_FACTOR * state.theta.b.shape[1] * np.log(2)
-    train = [point.get("trusted_train", point.get("train")) for point in points]
+    train = [point.get("trusted_train", point.get("train", np.nan)) for point in points]
     alive = [bool(np.isfinite(value) and value >= bound) for value in train]
     epoch = state.update / updates_per_epoch(len(task.images), task.batch_size)
     for row, replica in enumerate(state.active.tolist()):
         head = {"replica": replica, "epoch": epoch, "update": state.update}
+        head |= {"train": np.nan, "test": np.nan}  # the columns that every curve has
         points[row] = head | points[row] | {"status": "ok" if alive[row] else "diverged"}
     state.curve = [*state.curve, *points]
     state.evaluation_seconds += time.monotonic() - started

@@ -24,6 +24,8 @@ from numba import float32, int32, njit, types, uint32, uint64, uintp
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from .plain import FACTORS
+
 WORD = 64  # units in a word of a state
 LANES = 32  # columns in a block of W, so few that their sums stay in registers
 AT_ONCE = 4  # rows of W added without a look whether there are more
@@ -255,17 +257,26 @@ def add_log_ratio(first, last, weights, x, c, state, slope, low, high):
     n_rows = x.shape[1]
     for q in range(first, last):
         r, i = q // n_rows, q % n_rows
-        linear, factor = _ratio(x[r, i], c[r], state[r, i], slope[r], low, high)
-        weights[r, i] += (high - low) * linear + np.log(factor)
+        linear, logs = _visible_part(state[r, i], slope[r]), 0.0
+        for k in range(0, c.shape[1], FACTORS):
+            linear, factor = _ratio(x[r, i, k:], c[r, k : k + FACTORS], linear, low, high)
+            logs += np.log(factor)
+        weights[r, i] += (high - low) * linear + logs
 
 
 @_kernel(fastmath={"reassoc", "contract"})
-def _ratio(x, c, state, slope, low, high):
-    linear, factor = float32(0), 1.0
+def _visible_part(state, slope):
+    linear = float32(0)
     for k in range(state.shape[0]):
         for u in range(min(WORD, slope.shape[0] - WORD * k)):
             is_on = int32((state[k] >> uint64(u)) & uint64(1))
             linear += slope[WORD * k + u] * float32(is_on)
+    return linear
+
+
+@_kernel(fastmath={"reassoc", "contract"})
+def _ratio(x, c, linear, low, high):
+    factor = 1.0
     for i in range(c.shape[0]):
         a = x[i] + c[i]
         size = abs(a)

@@ -8,6 +8,7 @@ from .. import rbm
 from ..device import array_module, describe, free_memory
 
 PAD_HIDDEN, PAD_VISIBLE = 64, 8  # of the arrays on a GPU
+FACTORS = 512  # between ½ and 1, that are multiplied
 SHARE = 0.8  # of the free memory that replicas side by side may take
 
 
@@ -150,9 +151,9 @@ def _average(lambda_hessian, old, new):
 def log_ratio(x, low, high):
     """Σ_i softplus(high · x_i) − softplus(low · x_i) over the last axis; low ≤ high.
 
-    As log Π (1 + e^{−high|x|}) / (1 + e^{−low|x|}) plus the linear part: one logarithm a
-    particle instead of two a unit, and no difference of large numbers. The factors lie between
-    ½ and 1, so that in float64 the product cannot underflow below 1,000 units.
+    As log Π (1 + e^{−high|x|}) / (1 + e^{−low|x|}) plus the linear part: one logarithm for FACTORS
+    units instead of two a unit, and no difference of large numbers. The factors lie between ½ and
+    1, so that in float64 their product cannot underflow.
     """
     xp = array_module(x)
     size = xp.abs(x)
@@ -161,7 +162,9 @@ def log_ratio(x, low, high):
     below += 1
     above /= below
     linear = xp.maximum(x, 0).sum(-1, dtype=xp.float64)
-    return (high - low) * linear + xp.log(above.prod(-1, dtype=xp.float64))
+    parts = [above[..., k : k + FACTORS] for k in range(0, x.shape[-1], FACTORS)]
+    logs = [xp.log(part.prod(-1, dtype=xp.float64)) for part in parts]
+    return (high - low) * linear + sum(logs)
 
 
 PLAIN = Engine()

@@ -17,7 +17,7 @@ def alone_in(*folders):
     some seconds for that.
     """
     with ExitStack() as files:
-        for folder in {*folders} - {None}:
+        for folder in {folder.resolve() for folder in folders if folder}:
             folder.mkdir(parents=True, exist_ok=True)
             _lock(files.enter_context(open(folder / ".lock", "ab")), folder)
         yield

@@ -262,7 +262,7 @@ def joined_all(abouts):
 
 def joined(values):
     """The value that all have; else those that there are, in words."""
-    if len(set(values)) == 1:
+    if all(value == values[0] for value in values):
         return values[0]
     each = (part for value in values for part in str(value).split(" + "))
     return " + ".join(dict.fromkeys(each))

@@ -57,6 +57,12 @@ def canonical(settings):
     for name in _POSITIVE & set(numbers):
         if not 0 < numbers[name] < float("inf"):
             raise RunError(f"{name} must be positive, not {numbers[name]!r}")
+    if numbers.get("n_particles") == 1:
+        raise RunError("n_particles must be more than 1: one has no standard error")
+    for name, most in {"epsilon": np.inf, "lambda_hessian": 1, "sliding_factor": 1}.items():
+        value = settings["hyperparameters"].get(name, 0)
+        if not 0 <= value <= most:
+            raise RunError(f"{name} must be from 0 to {most}, not {value!r}")
     also = settings["evaluate"]["also"]
     if not all(isinstance(e, _NUMBER) and 0 <= e < float("inf") for e in also):
         raise RunError("evaluate: also must list epochs, none of them negative")
@@ -91,7 +97,8 @@ def evaluation_updates(settings, n_images):
     """
     per_epoch = updates_per_epoch(n_images, settings["batch_size"])
     last, evaluate = settings["epochs"], settings["evaluate"]
-    epochs = {*np.arange(evaluate["every"], last, evaluate["every"]), *evaluate["also"]}
+    every = max(evaluate["every"], 1 / per_epoch)
+    epochs = {*np.arange(every, last, every), *evaluate["also"]}
     end = max(1, round(last * per_epoch))
     return sorted({round(epoch * per_epoch) for epoch in epochs if epoch < last} | {end})
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import data, engines, philox
 from ..algorithms import Hyperparameters
+from ..log_z import MAX_ENUMERATED
 from ..rbm import initialize
 from ..sources import source_hash
 from ..training import Checkpoint, Task
@@ -44,6 +45,10 @@ class Setup:
     def __init__(self, settings, backend_name, data_folder):
         self.settings, self.engine = settings, engines.select(backend_name)
         self.dataset = data.load(settings["dataset"], data_folder)
+        smaller = min(settings["n_hidden"], self.dataset.train.shape[1])
+        if settings["ais"] is None and smaller > MAX_ENUMERATED:
+            what = f"ais: null enumerates a layer of {smaller} units, at most {MAX_ENUMERATED}"
+            raise RunError(f"{what}: give n_particles and n_temperatures")
         self.points = evaluation_updates(settings, len(self.dataset.train))
         self.plain_at = plain_updates(settings, len(self.dataset.train))
         self.train_mean = self.dataset.train.mean(0, dtype=np.float64)
@@ -144,7 +149,8 @@ class Setup:
 
     def provenance(self, sources):
         """Of a run file, with the versions of the code that trained."""
-        about = provenance(self.engine) | {"source": joined(sources)}
+        about = provenance(self.engine)
+        about |= {"source": joined(sources or [about["source"]])}  # none without a checkpoint
         if self.dataset.sha256:  # an own file: it may change, or be gone when the run is read
             shape = list(self.dataset.image_shape)
             about |= {"data_sha256": self.dataset.sha256, "image_shape": shape}

@@ -35,7 +35,7 @@ def execute(
     Its checkpoints stay, for what may fail between this and the end of a job, until
     ``clear_checkpoints``: given again, a finished run is there at once, and given with more epochs
     it is prolonged. What a trial is depends neither on how long the run is, nor on how many trials
-    it has, nor on when it is evaluated.
+    it has, nor, unless it diverges, on when it is evaluated.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def execute(
         settings has left.
     keep : collection of numbers
         Epochs, of those evaluated, whose models are kept, float32; with any, so are the bases of
-        the trusted estimates.
+        the trusted estimates. Not of epochs before a checkpoint that is gone on from.
 
     Returns
     -------
@@ -100,8 +100,8 @@ def execute_sweep(
     each = [canonical(settings | {"hyperparameters": v}) for v in settings["hyperparameters"]]
     if len({one["hyperparameters"].get("sliding_factor") for one in each}) > 1:
         raise RunError("the settings of a sweep must have the same sliding_factor")
-    checkpoints_in = Path(checkpoints_in or folder)
-    with folders.alone_in(checkpoints_in):
+    folder, checkpoints_in = (each and Path(each) for each in (folder, checkpoints_in or folder))
+    with folders.alone_in(folder, checkpoints_in):
         setup = Setup(each[0], backend_name, data_folder)
         groups = _groups(setup, each, range(settings["trials"]))
         trained = _train(setup, each, groups, checkpoints_in)
