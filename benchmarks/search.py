@@ -1,6 +1,6 @@
 """How often the search for modes misses one: kept models of a study, several seeds each.
 
-uv run python benchmarks/search.py --models results/paper/parts/caltech --epochs 60 140 200
+uv run python benchmarks/search.py --models results/paper/parts/caltech --epochs 40 100 200
 
 A search has missed what the log-sum of its modes' weights is less than that of the best search of
 the same model, in nats. The models are those that benchmarks/study.py keeps on the way.
@@ -24,7 +24,7 @@ def main():
     options = arguments(
         __doc__,
         models={"type": Path, "required": True, "help": "folder of a dataset in parts/ of a study"},
-        epochs={"nargs": "+", "type": int, "default": [60, 140, 200]},
+        epochs={"nargs": "+", "type": int, "default": [40, 100, 200]},
         seeds={"type": int, "default": 3},
     )
     engine = engines.select(options.backend)
