@@ -161,6 +161,35 @@ def test_a_claim_that_holds_in_both_settings():
     assert row == about | {"as published": "holds", "tuned": "holds", "verdict": "reproduced"}
 
 
+@pytest.mark.parametrize(("lost", "outcome"), [("sdcp_d", "fails"), ("cd", "holds")])
+def test_a_trial_that_diverged_is_a_failure_of_its_algorithm(lost, outcome):
+    """However good the others are. One of another algorithm is left out, and that is said."""
+    curves = WINS | {lost: WINS[lost][:-1] + [[-50, NAN, NAN]]}
+    found = evidence({"as_published": curves, "tuned_speed": curves})
+    measured, _ = judged(FASTER, found)
+    row = measured.loc[("as published", "cd")]
+    note = f"{LABELS[lost]}: 1 of 5 trials diverged"
+    assert row.note == note and row.outcome in (outcome, "undecided")
+    assert measured.outcome["as published", "pcd"] == ("fails" if lost == "sdcp_d" else "holds")
+
+
+def test_a_mode_that_is_found_later_refutes_what_a_run_says():
+    run = run_of(EPOCHS, trials_of(FAST))
+    trusted = {f"trusted_{part}": run.curve[part] for part in ("train", "test")}
+    said = {"log_z": 9.0, "trusted_log_z": 9.0, "trusted_agrees": 1.0, "bound": 8.9}
+    run = run._replace(
+        curve=run.curve.assign(**said, **trusted), settings=run.settings | {"ais": {}}
+    )
+    for bound, outcome in ((9.4, "holds"), (9.6, "undecided")):
+        found = evidence({"as_published": WINS, "tuned_speed": WINS})
+        found.runs["mnist", 500, "as_published"]["sdcp_d"] = run
+        measured = {"algorithm": "sdcp_d", "trial": [1], "epochs": 4.0, "bound": bound}
+        found.modes["mnist", 500, "as_published"] = pd.DataFrame(measured)
+        row = judged(FASTER, found)[0].loc[("as published", "pcd")]
+        assert row.outcome == outcome
+        assert row.note == "" if outcome == "holds" else "trial 1: log Z is refuted" in row.note
+
+
 def test_one_algorithm_that_is_faster_makes_a_claim_fail():
     measured, row = judged(FASTER, evidence({"as_published": WINS, "tuned_speed": LOSES}))
     assert measured.outcome["tuned", "cd"] == "fails" and measured.ours["tuned", "cd"] < 0

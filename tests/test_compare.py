@@ -358,3 +358,5 @@ def test_estimates_that_do_not_agree_are_doubted_unless_a_bound_is_near():
         "log Z doubtful at epoch 1, 2"
     )
     assert compare.doubts(with_trusted(run_of([1, 2], [[-3, -2]]), 0, 0.0, bound=0.2)) == ""
+    refuted = with_trusted(run_of([1, 2], [[-3, -2]]), 0, agrees=0.0, bound=-5)
+    assert compare.doubts(refuted) == "log Z doubtful at epoch 1, 2"
