@@ -50,7 +50,7 @@ def main():
 
 def weights(engine, path, name, seeds):
     """For each seed, the log-sum of the weights of the modes that are found."""
-    with np.load(path) as arrays:
+    with np.load(path, allow_pickle=False) as arrays:
         theta = Parameters(*(engine.xp.asarray(arrays[part][None]) for part in "Wbc"))
     theta, found = engine.prepare(theta), []
     images = data.load(name, os.environ.get("SDCPD_DATA_MIRROR") or ROOT / "data").train

@@ -40,7 +40,7 @@ def carry_out(project, title, **changes):
             change(project, content)
         else:
             here = f"{sys.executable} -m"
-            content = content.replace("uv run", here).replace("python -c", f"{sys.executable} -c")
+            content = content.replace("uv run python", sys.executable).replace("uv run", here)
             done = subprocess.run(
                 ["bash", "-e", "-c", content],
                 cwd=project,
