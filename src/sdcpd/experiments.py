@@ -67,7 +67,7 @@ def run_settings(config, groups, experiment, group, algorithm, n_hidden):
             f"hyperparameters.yaml has no {algorithm} for {experiment} in group {group} "
             f"({n_hidden} hidden units): choose another group, or tune first"
         )
-    settings = _settings(config, config["experiments"][experiment], algorithm, n_hidden)
+    settings = _settings(config, experiment, algorithm, n_hidden)
     values = _complete(config, experiment, algorithm, known[algorithm])
     return settings | {"hyperparameters": values}
 
@@ -91,7 +91,7 @@ def sweep_settings(config, groups, experiment, kind, algorithm, n_hidden):
         base = run_settings(config, groups, experiment, group, algorithm, n_hidden)
         grid = {name: budget.pop(name, values) for name, values in part["grid"].items()}
         of_rates = {"learning_rate": [base["hyperparameters"]["learning_rate"]]} | grid
-    settings = _settings(config, config["experiments"][experiment], algorithm, n_hidden)
+    settings = _settings(config, experiment, algorithm, n_hidden)
     if kind == "tuning":
         changes = {"dataset": settings["dataset"] + "_valid", "seed": part["seed"]}
     values = [dict(zip(of_rates, each, strict=True)) for each in product(*of_rates.values())]
@@ -115,7 +115,7 @@ def step_matched(values, n_inner_iterations):
 
 def _settings(config, experiment, algorithm, n_hidden):
     """What an experiment says of a run, hyperparameters apart."""
-    inner = ALGORITHMS[algorithm].has_inner_loop
+    experiment, inner = config["experiments"][experiment], ALGORITHMS[algorithm].has_inner_loop
     shared = ("dataset", "trials", "epochs", "batch_size", "evaluate", "ais")
     return {name: experiment[name] for name in shared} | {
         "algorithm": algorithm,
