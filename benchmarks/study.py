@@ -48,7 +48,6 @@ from sdcpd.files import whole_file
 from sdcpd.runs import archive
 from sdcpd.study import modes, quality, timing, tuning
 
-BY_TUNING = (*experiments.TUNED, "step_matched")  # groups of hyperparameters
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -198,7 +197,7 @@ class Study:
         d = self.config["experiments"][name]["n_inner_iterations"]
         tuned = chosen_by(tuple(path.parent for path in found), d)
         groups = {group: dict(values) for group, values in self.written.items()}
-        for group in BY_TUNING:
+        for group in experiments.BY_TUNING:
             groups.setdefault(group, {})[f"{name}_{n}h"] = tuned.get(group, {})
         return groups
 

@@ -21,7 +21,6 @@ PART = "parts/{experiment}/{group}/{algorithm}-{n_hidden}h/{first}-{last}"
 SWEEP = "sweeps/{experiment}/{kind}/{algorithm}-{n_hidden}h"
 LARGE = ("mnist", "caltech", "kannada")
 NUMBERED = {"bars_and_stripes": 1, "mnist": 2, "caltech": 3, "kannada": 4}  # Figures of the paper
-TUNED = (*experiments.TUNED, "step_matched")  # groups that the target adopt writes
 ANCHORS = {  # experiments whose published learning rates are known -> as in published_curves_2017
     "bars_and_stripes_2017": "BarsStripes",
     "mnist_2017": "MNIST",
@@ -133,10 +132,6 @@ class Catalogue:
         """The names of a kind of figure or table."""
         return [name for name, item in self.items.items() if item.kind == kind]
 
-    def made_by_default(self):
-        """The names of all that is made without being asked for."""
-        return [name for name, item in self.items.items() if item.by_default]
-
     def model(self, experiment, n_hidden):
         return f"{self.title(experiment)}, {n_hidden} hidden units"
 
@@ -212,7 +207,7 @@ class Catalogue:
     def algorithms(self, experiment, n_hidden, group):
         """Of tuned groups those that are known, and archived where large ones are taken from there;
         else all, of which none may be missing."""
-        if group not in TUNED:
+        if group not in experiments.BY_TUNING:
             return self.experiments[experiment]["algorithms"]
         known = self.known(experiment, n_hidden, group)
         if not self.uses_archive or self.is_small(experiment):
@@ -339,8 +334,8 @@ class Catalogue:
 
     def _grids(self):
         """Equal tuning, and the settings closest to the published curves."""
-        for kind in ("tuning", "published"):
-            part = {"tuning": "Equal tuning"}.get(kind, "Settings closest to the published curves")
+        parts = {"tuning": "Equal tuning", "published": "Settings closest to the published curves"}
+        for kind, part in parts.items():
             for experiment, n in self.sizes(*self.config[kind]["experiments"]):
                 sweeps = self.sweeps(experiment, n, kind)
                 # the images of a tuning are not those of the published curves, but for these
@@ -359,11 +354,11 @@ class Catalogue:
 
     def _in_use(self, model):
         """The tuned hyperparameters; sorted, as the order of the keys must rerun nothing."""
-        known = {group: self.groups.get(group, {}).get(model, {}) for group in TUNED}
-        return {
-            group: {a: dict(sorted(of[a].items())) for a in sorted(of)}
-            for group, of in known.items()
-        }
+        found = {}
+        for group in experiments.BY_TUNING:
+            of_model = self.groups.get(group, {}).get(model, {})
+            found[group] = {name: dict(sorted(of_model[name].items())) for name in sorted(of_model)}
+        return found
 
     def _study_epochs(self, kind, experiment):
         """Epochs that the study gives to the sweeps of an experiment."""
@@ -452,7 +447,7 @@ class Catalogue:
             n = self.first_size(experiment)
             groups = {
                 group: [self.run(experiment, a, n, group) for a in names]
-                for group in ("as_published", *TUNED, "lambda_0.9")
+                for group in ("as_published", *experiments.BY_TUNING, "lambda_0.9")
                 if (names := self.known(experiment, n, group))
             }
             parameters = {"groups": groups, "paper_budget": self.paper_budget(experiment)}
@@ -518,7 +513,7 @@ class Catalogue:
         runs_ = [
             folder
             for experiment, n in self.sizes(*NUMBERED)
-            for group in ("as_published", *TUNED)
+            for group in ("as_published", *experiments.BY_TUNING)
             for algorithm in self.algorithms(experiment, n, group)
             for folder in self._with_shorter(experiment, algorithm, n, group)
         ]

@@ -14,6 +14,7 @@ from .algorithms import ALGORITHMS
 
 CONFIG = ROOT / "workflow/config"
 TUNED = ("tuned_speed", "tuned_final")  # groups that notebooks/tune.ipynb chooses
+BY_TUNING = (*TUNED, "step_matched")  # and that the target adopt writes
 
 
 class ConfigError(ValueError):

@@ -50,9 +50,9 @@ def _with_imports(files):
     return sorted(path.relative_to(ROOT).as_posix() for path in found)
 
 
-def _cells(notebook, *kinds):
+def _cells(notebook, kind=None):
     cells = json.loads(Path(notebook).read_text(encoding="utf-8"))["cells"]
-    return ["".join(c["source"]) for c in cells if c["cell_type"] in (kinds or c["cell_type"])]
+    return ["".join(c["source"]) for c in cells if kind in (None, c["cell_type"])]
 
 
 @cache

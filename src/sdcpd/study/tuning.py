@@ -13,7 +13,7 @@ import yaml
 
 from .. import ROOT, engines, runs
 from ..algorithms import LABELS
-from ..experiments import CONFIG, TUNED, step_matched
+from ..experiments import BY_TUNING, CONFIG, TUNED, step_matched
 from ..files import whole_file
 from . import compare
 
@@ -224,7 +224,7 @@ def adopt(tunings, path=CONFIG / "hyperparameters.yaml"):
     lines = [_BEGIN, *(f"  # {name}: {origin(sweeps)}\n" for name, sweeps in tunings.items())]
     tables = {name: table(sweeps) for name, sweeps in tunings.items()}
     groups = {name: choose(tables[name], n_inner(sweeps)) for name, sweeps in tunings.items()}
-    for group in (*CRITERIA, "step_matched"):
+    for group in BY_TUNING:
         lines.append(f"  {group}:\n")
         for name, of_size in groups.items():
             lines.append(f"    {name}:\n")
