@@ -17,14 +17,14 @@ CD = "results/smoke/runs/bars_and_stripes/as_published/cd-4h"  # the smallest jo
 
 
 def copy_project(folder):
-    """As a fresh clone is, though the workflow may have run in this one."""
+    """As a fresh clone is, though the workflow may have run in this one; with compiled kernels."""
 
     def ignored(place, names):
         if Path(place) == ROOT:
             made = {".git", ".venv", ".snakemake", "data", "results", "logs", "report.html"}
         else:
             made = {*names} - {"README.md"} if Path(place) == ROOT / "figures" else set()
-        return {*names} & (made | {"__pycache__"})
+        return {*names} & made | {name for name in names if name.endswith(".pyc")}
 
     shutil.copytree(ROOT, folder, symlinks=True, ignore=ignored)
     return folder
@@ -61,6 +61,13 @@ def run(project, *arguments, config=(), **changes):
         timeout=900,
     )
     return done.returncode, done.stdout
+
+
+def check_refused(words, project, *arguments, **changes):
+    """Assert that a call of snakemake ends at once, for a reason that one line tells."""
+    status, printed = run(project, *arguments, **changes)
+    lines = [line for line in printed.splitlines() if words in line]
+    assert status != 0 and len(lines) == 1 and "Traceback" not in printed, printed[-3000:]
 
 
 def jobs(printed):

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +25,6 @@ from test_trusted import planted
 from sdcpd import ROOT, __version__, cli, data, figures, options, philox, runs, sampling
 from sdcpd.algorithms import ALGORITHMS, LABELS
 from sdcpd.log_z import MIN_ESS
-from sdcpd.progress import Progress
 from sdcpd.runs import runfile
 
 SMALL = ["--hidden", "3", "--epochs", "2", "--batch-size", "16", "--backend", "numpy"]
@@ -78,15 +78,16 @@ def settings(algorithm="sdcp_d", rates=RATES, **changes):
 IN_SMALL = {"n_hidden": 3, "epochs": 2.0, "batch_size": 16, "evaluate": {"every": 0.2, "also": [0]}}
 
 
-def refused(capsys, *words, status=2):
+@pytest.fixture
+def refused(capsys):
     """A function that takes an exit status, and finds the one line that says why."""
 
-    def check(found):
+    def check(status, *words, expected=2):
         errors = capsys.readouterr().err.splitlines()
-        assert found == status and len(errors) == 1, (found, errors)
+        assert status == expected and len(errors) == 1, (status, errors)
         assert errors[0].startswith("sdcpd: ") and "Traceback" not in errors[0]
         for word in words:
-            assert word in errors[0], errors[0]
+            assert word in errors[0]
 
     return check
 
@@ -94,11 +95,10 @@ def refused(capsys, *words, status=2):
 # ------------------------------------------------------------------------------- train
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_train_is_execute(algorithm, own_file, capsys):
+def test_train_is_execute(own_file, capsys):
     """Run file, pictures and table; numbers to the bit."""
-    assert train("--algorithm", algorithm, "--trials", "2") == 0
-    expected = runs.execute(settings(algorithm, trials=2, **IN_SMALL), None, "numpy")
+    assert train("--algorithm", "pcd", "--trials", "2") == 0
+    expected = runs.execute(settings("pcd", trials=2, **IN_SMALL), None, "numpy")
     run = runs.load("run")
     assert run.settings == expected.settings
     pd.testing.assert_frame_equal(run.curve, expected.curve, check_dtype=False, rtol=1e-9, atol=0)
@@ -106,11 +106,11 @@ def test_train_is_execute(algorithm, own_file, capsys):
         np.testing.assert_array_equal(ours, others)
     assert os.path.exists("run/curve.png") and os.path.exists("run/samples.png")
     printed = capsys.readouterr().out
-    assert "40 training and 8 test images of 3 × 3 pixels\n" in printed and "exact" in printed
+    assert "40 training and 8 test images of 3 × 3 pixels\n" in printed
+    assert "PCD on own.npz" in printed
     last = run.curve[run.curve["update"] == 6].mean(numeric_only=True)
     row = rf"^\s*2 +2 +{last.train:.3f} +{last.test:.3f} +exact$"
     assert re.search(row, printed, re.MULTILINE), printed
-    assert LABELS[algorithm] in printed and "In run: run.json, curve.csv, models.npz" in printed
 
 
 def asked_for(monkeypatch, *arguments):
@@ -138,34 +138,26 @@ def test_defaults(algorithm, own_file, monkeypatch):
     assert found == settings(algorithm, RATES_OF_BARS, **bars)
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz"])
-def test_everything_by_default(kind, capsys):
-    """No option at all; sdcp_d by the fastest engine, and what follows it."""
-    images = random_bits(40, 3, 3, seed=1, p=0.3, dtype=bool)
-    np.save("own.npy", images) if kind == "npy" else np.savez("own.npz", images)
-    name = f"own.{kind}"
+def test_everything_by_default(capsys):
+    """No option at all; sdcp_d by the fastest engine, and what follows it. The name of the data
+    looks like mathematics to what draws the titles."""
+    name = r"x_$\frac$.npy"
+    np.save(name, random_bits(40, 3, 3, seed=1, p=0.3, dtype=bool))
     assert cli.main(["train", name]) == 0
     printed = capsys.readouterr()
     assert f"{name}: 36 training and 4 test images of 3 × 3 pixels (the last tenth" in printed.out
-    assert "own.np" in printed.err and "finished" in printed.err
-    folder = "results/by_hand/own-sdcp_d-500h"
+    assert name in printed.err and "finished" in printed.err
+    folder = r"results/by_hand/x_$\frac$-sdcp_d-500h"
     run = runs.load(folder)
     assert run.settings == settings(dataset=name) and len(run.curve) == 11
     assert cli.main(["evaluate", folder]) == cli.main(["sample", folder]) == 0
-    pictures = [f"{folder}/curve.png", f"{folder}/samples.png", "samples.png"]
-    curve, first, second = (plt.imread(picture).mean(-1) for picture in pictures)
+    curve = plt.imread(f"{folder}/curve.png").mean(-1)
     assert min(curve.shape) > 100 and curve.std() > 0.01
-    # 25 images of black and white pixels, with grey between them; other numbers of steps.
-    for picture in (first, second):
-        assert all((np.abs(picture - level) < 0.02).mean() > 0.1 for level in (0.25, 0.625, 1))
-    assert first.shape != second.shape or (first != second).any()
-
-
-def test_names_that_look_like_mathematics(capsys):
-    name = r"x_$\frac$.npy"
-    np.save(name, random_bits(40, 9, seed=1))
-    assert cli.main(["train", name, *SMALL]) == 0
-    assert r"S-DCP-D on x_$\frac$.npy" in capsys.readouterr().out
+    # 25 images of black and white pixels, with grey between them.
+    for path in (f"{folder}/samples.png", "samples.png"):
+        picture = plt.imread(path).mean(-1)
+        for level in (0.25, 0.625, 1):
+            assert (np.abs(picture - level) < 0.02).mean() > 0.1
 
 
 @pytest.mark.parametrize("option", ["", "--ais-particles", "--ais-temperatures"])
@@ -190,40 +182,38 @@ def test_every_option_reaches_the_run(own_file, monkeypatch):
     assert found["hyperparameters"] == {"learning_rate": 0.02, "sliding_factor": 0.5}
 
 
-def content(folder, *names):
-    return [(ROOT / folder / name).read_bytes() for name in names or ("curve.csv", "models.npz")]
+def content(folder):
+    return [Path(folder, name).read_bytes() for name in ("curve.csv", "models.npz")]
 
 
-def test_the_same_command_gives_the_same_bytes(own_file, tmp_path):
-    """Wherever the file lies, which is known by its checksum; another seed gives others."""
-    assert train() == train(output="again") == train("--seed", "1", output="other") == 0
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data/copy.npz").write_bytes((tmp_path / own_file).read_bytes())
-    assert train(name="data/copy.npz", output="copy") == 0
-    first, again, other, copy = (content(tmp_path / n) for n in ("run", "again", "other", "copy"))
-    assert first == again == copy
-    assert first[0] != other[0] and first[1] != other[1]
-    assert content(tmp_path / "run", "run.json") == content(tmp_path / "again", "run.json")
-    about = json.loads((tmp_path / "run/run.json").read_text())
-    digest = hashlib.sha256((tmp_path / own_file).read_bytes()).hexdigest()
+def test_an_own_file_is_known_by_its_checksum(own_file):
+    """Wherever it lies, the same command gives the same bytes."""
+    Path("data").mkdir()
+    shutil.copy(own_file, "data/copy.npz")
+    assert train() == train(name="data/copy.npz", output="copy") == 0
+    assert content("run") == content("copy")
+    about = json.loads(Path("run/run.json").read_text())
+    digest = hashlib.sha256(Path(own_file).read_bytes()).hexdigest()
     assert about["settings"]["dataset"] == own_file and digest == about["provenance"]["data_sha256"]
     assert about["provenance"]["image_shape"] == [3, 3]
     assert train(name="bars_and_stripes", output="bars") == 0
     assert "data_sha256" not in runs.load("bars").provenance
 
 
-def test_a_finished_run_is_kept(own_file, tmp_path, monkeypatch, capsys):
+def other_images(name):
+    np.savez(name, train=random_bits(40, 9, seed=3), test=random_bits(8, 9, seed=4))
+
+
+def test_a_finished_run_is_kept(own_file, monkeypatch, capsys, refused):
     """The same command draws it again; other options, or other data, do not overwrite it."""
     assert train() == 0
-    (tmp_path / "run/curve.png").unlink()
-    with monkeypatch.context() as patch:
-        patch.setattr(runs, "execute", None)
-        assert train() == 0 and (tmp_path / "run/curve.png").exists()
-        assert "run holds this run already" in capsys.readouterr().out
-        refused(capsys, "run holds another run", "--output")(train("--seed", "1"))
-        np.savez(own_file, train=random_bits(40, 9, seed=3), test=random_bits(8, 9, seed=4))
-        refused(capsys, "run holds another run")(train())
-    assert train(output="new") == 0
+    Path("run/curve.png").unlink()
+    monkeypatch.setattr(runs, "execute", None)
+    assert train() == 0 and Path("run/curve.png").exists()
+    assert "run holds this run already" in capsys.readouterr().out
+    refused(train("--seed", "1"), "run holds another run", "--output")
+    other_images(own_file)
+    refused(train(), "run holds another run")
 
 
 KILLED = """
@@ -240,68 +230,57 @@ cli.main(sys.argv[1:])
 """
 
 
-def test_killed_training_goes_on(own_file, tmp_path):
-    """Killed by a signal that nothing can catch; the same command goes on, with the same bytes."""
+def test_killed_training_goes_on(own_file, capsys, refused):
+    """Killed by a signal that nothing can catch. With other settings or data another folder is
+    needed; the same command goes on, with the same bytes."""
     options = ["--epochs", "4", "--algorithm", "pcd"]
     assert train(*options, output="undisturbed") == 0
-    command = ["train", own_file, *SMALL, *options, "--output", "run"]
+    capsys.readouterr()
+    command = ["train", own_file, *SMALL, "--output", "run", *options]
     killed = subprocess.run([sys.executable, "-c", KILLED, *command], capture_output=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert list((tmp_path / "run").glob("checkpoint-*.npz"))
-    assert not (tmp_path / "run/run.json").exists()
+    assert not os.path.exists("run/run.json")
+    others = "run/checkpoint-", "interrupted: choose another folder"
+    refused(train(*options, "--learning-rate", "0.3"), *others)
+    os.rename(own_file, "original.npz")
+    other_images(own_file)
+    refused(train(*options), *others)
+    os.replace("original.npz", own_file)
     assert cli.main(command) == 0
     assert runs.load("run").wall["resumed_at_update"] in (6, 7)
-    assert content(tmp_path / "run") == content(tmp_path / "undisturbed")
-    assert not list((tmp_path / "run").glob("checkpoint-*"))
+    assert content("run") == content("undisturbed")
+    assert not list(Path("run").glob("checkpoint-*"))
 
 
-def test_an_interrupted_training_is_not_overwritten(own_file, tmp_path, monkeypatch, capsys):
-    """By one of other settings or data: these need another folder; with its own it goes on."""
-
-    def update(self, done):
-        if done == 5:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Progress, "update", update)
-        line = refused(capsys, "sdcpd: interrupted: the same command goes on", status=130)
-        line(train())
-    others = refused(capsys, "run/checkpoint-", "interrupted: choose another folder, or delete it")
-    others(train("--learning-rate", "0.3"))
-    original = Path(own_file).read_bytes()
-    np.savez(own_file, train=random_bits(40, 9, seed=3), test=random_bits(8, 9, seed=4))
-    others(train())
-    assert train(output="new") == 0
-    Path(own_file).write_bytes(original)
-    assert train() == 0
-    assert 0 < runs.load("run").wall["resumed_at_update"] < 5
+def test_interrupted_training(own_file, monkeypatch, refused):
+    monkeypatch.setattr(runs, "execute", Mock(side_effect=KeyboardInterrupt))
+    refused(train(), "interrupted: the same command goes on", expected=130)
 
 
-def test_seeds_in_a_loop_of_the_shell(own_file, tmp_path):
+def test_seeds_in_a_loop_of_the_shell(own_file):
     """All at once into one folder: one is trained, the others are refused in one line."""
     command = [sys.executable, "-m", "sdcpd", "train", own_file, *SMALL, "--output", "run"]
-    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    all_of_them = [subprocess.Popen([*command, "--seed", str(i)], **how) for i in range(3)]
-    done = [(process.communicate(), process.returncode) for process in all_of_them]
-    assert sorted(status for _, status in done) == [0, 2, 2]
-    (seed,) = [i for i, (_, status) in enumerate(done) if status == 0]
-    assert runs.load("run").settings["seed"] == seed
-    for (_, errors), status in done:
+    how = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen([*command, "--seed", str(seed)], **how) for seed in range(3)]
+    errors = [process.communicate()[1] for process in processes]
+    statuses = [process.returncode for process in processes]
+    assert sorted(statuses) == [0, 2, 2]
+    assert runs.load("run").settings["seed"] == statuses.index(0)
+    for said, status in zip(errors, statuses, strict=True):
         if status:
-            line = errors.splitlines()[-1]
+            line = said.splitlines()[-1]
             assert "run" in line and ("another" in line or "holds" in line)
-            assert "Traceback" not in errors
+            assert "Traceback" not in said
 
 
-def test_every_trial_diverged(own_file, tmp_path, capsys):
+def test_every_trial_diverged(own_file, capsys, refused):
     assert train("--algorithm", "cd", "--learning-rate", "1e30", "--trials", "2") == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("sdcpd: every trial diverged") and "--learning-rate" in last
-    run = runs.load("run")
-    assert (run.curve.status == "diverged").sum() == 2
-    assert (tmp_path / "run/curve.png").exists() and not (tmp_path / "run/samples.png").exists()
+    assert (runs.load("run").curve.status == "diverged").sum() == 2
+    assert os.path.exists("run/curve.png") and not os.path.exists("run/samples.png")
     for command in ("evaluate", "sample"):
-        refused(capsys, "run has no model: all trials diverged")(cli.main([command, "run"]))
+        refused(cli.main([command, "run"]), "run has no model: all trials diverged")
 
 
 def test_a_bug_is_not_hidden(own_file, monkeypatch):
@@ -310,11 +289,11 @@ def test_a_bug_is_not_hidden(own_file, monkeypatch):
         train()
 
 
-def test_images_that_are_no_squares(tmp_path):
+def test_images_that_are_no_squares():
     """Drawn and written in their own shape, from the run file alone."""
     np.save("own.npy", random_bits(20, 2, 5, seed=1))
     assert train(name="own.npy") == 0
-    (tmp_path / "own.npy").unlink()
+    os.remove("own.npy")
     assert cli.main(["sample", "run", "--steps", "3", "--output", "new/images.npz"]) == 0
     with np.load("new/images.npz") as file:
         assert file["images"].shape == (25, 2, 5) and file["images"].dtype == np.uint8
@@ -325,68 +304,50 @@ def test_images_that_are_no_squares(tmp_path):
 
 BAD_OPTIONS = {
     "train nothing.npy": "nothing.npy cannot be read: No such file or directory; check the path",
-    "train folder.npz": "folder.npz cannot be read: Is a directory",
     "train own.csv": "unknown dataset 'own.csv': choose one of bars_and_stripes, mnist",
     "train x\udcff.npy": "rename the file",
-    "train mist": "or a file that ends in .npy or .npz",
-    "train own.npz_valid": "unknown dataset",
     "train own.npz --algorithm adam": "unknown --algorithm 'adam': choose one of cd, pcd",
     "train own.npz --backend abacus": "unknown backend 'abacus': choose auto, numpy",
     "train own.npz --algorithm cd --epsilon 1": "--epsilon is an option of sdcp_d only",
-    "train own.npz --algorithm sdcp --lambda-hessian 0": "--lambda-hessian is an option of sdcp_d",
-    "train own.npz --sliding-factor 0.1": "--sliding-factor is an option of cg only: leave it out",
+    "train own.npz --sliding-factor 0.1": "--sliding-factor is an option of cg only",
     "train own.npz --algorithm pcd --inner-iterations 2": "option of sdcp and sdcp_d only",
-    "train own.npz --output own.npz": "cannot write to own.npz: File exists",
     "train own.npz --output own.npz/run": "cannot write to own.npz/run: Not a directory; choose",
     "train own.npz --hide 3": "unrecognized arguments: --hide 3",
     "train": "the following arguments are required: DATA",
     "": "the following arguments are required: COMMAND",
-    "test own.npz": "invalid choice: 'test'",
     "evaluate nothing": "nothing is no run: give a folder",
-    "evaluate own.npz": "own.npz is no run",
-    "evaluate empty": "empty: damaged run file: delete it and run again",
-    "sample nothing": "nothing is no run: give a folder",
+    "evaluate empty": "empty: damaged run file",
     "sample run --output images.jpg": "--output must end in .png or .npz, not 'images.jpg'",
-    "bench --backend abacus": "unknown backend 'abacus'",
 }
 
 
 @pytest.mark.parametrize("command", BAD_OPTIONS)
-def test_bad_option(command, own_file, tmp_path, capsys):
-    (tmp_path / "folder.npz").mkdir()
+def test_bad_option(command, own_file, tmp_path, refused):
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty/run.json").write_text("")
-    refused(capsys, BAD_OPTIONS[command])(cli.main(command.split()))
+    refused(cli.main(command.split()), BAD_OPTIONS[command])
     assert not list(tmp_path.rglob("curve.csv"))
 
 
 WRONG = {  # of each kind of number
-    options.WHOLE: ("a whole number", ["x", "2.5", ""]),
-    options.COUNT: ("a whole number above 0", ["0", "-1", "2.5", "none"]),
-    options.SEVERAL: ("a whole number above 1", ["1", "0", "x"]),
-    options.POSITIVE: ("a number above 0", ["0", "-1", "inf", "nan", "x"]),
+    options.WHOLE: ("a whole number", ["x", "2.5"]),
+    options.COUNT: ("a whole number above 0", ["0", "2.5"]),
+    options.SEVERAL: ("a whole number above 1", ["1", "x"]),
+    options.POSITIVE: ("a number above 0", ["0", "inf", "nan", "x"]),
     options.SHARE: ("a number from 0 to 1", ["-0.1", "1.1", "nan", "x"]),
 }
 
 
 @pytest.mark.parametrize("command", options.OPTIONS)
-def test_numbers_that_make_no_sense(command, capsys):
+def test_numbers_that_make_no_sense(command, refused):
     for option, kind, *_ in options.OPTIONS[command]:
         what, values = WRONG.get(kind, ("", []))
         for value in values:
-            line = refused(capsys, f"argument {option}: must be {what}, not {value!r}")
-            line(cli.main([command, "data or run", option, value]))
+            status = cli.main([command, "data or run", option, value])
+            refused(status, f"argument {option}: must be {what}, not {value!r}")
 
 
-def test_unwritable_output_of_samples(own_file, capsys):
-    assert train() == 0
-    capsys.readouterr()
-    for output in ("own.npz/new/images.png", "own.npz/images.npz"):
-        line = refused(capsys, "cannot write to own.npz", "--output")
-        line(cli.main(["sample", "run", "--output", output]))
-
-
-def test_read_only_output(own_file, monkeypatch, capsys):
+def test_read_only_output(own_file, monkeypatch, refused):
     """Found before the training, not after it."""
 
     def refuse(dir):
@@ -394,17 +355,16 @@ def test_read_only_output(own_file, monkeypatch, capsys):
 
     monkeypatch.setattr(cli.tempfile, "TemporaryFile", refuse)
     monkeypatch.setattr(runs, "execute", None)
-    refused(capsys, "cannot write to run: Read-only file system; choose another")(train())
+    refused(train(), "cannot write to run: Read-only file system; choose another")
 
 
-def test_no_connection(tmp_path, monkeypatch, capsys):
+def test_no_connection(tmp_path, monkeypatch, refused):
     monkeypatch.setattr(cli, "DATA", tmp_path / "data")
     monkeypatch.delenv("SDCPD_DATA_MIRROR", raising=False)
     monkeypatch.setattr("pooch.HTTPDownloader.__call__", Mock(side_effect=requests.ConnectionError))
-    line = refused(capsys, "--epsilon is an option of sdcp_d only")  # nothing is fetched for it
-    line(cli.main(["train", "mnist", "--algorithm", "cd", "--epsilon", "1"]))
-    found = cli.main(["train", "mnist"])
-    refused(capsys, "could not be had", "no connection", "SDCPD_DATA_MIRROR=<folder>")(found)
+    status = cli.main(["train", "mnist", "--algorithm", "cd", "--epsilon", "1"])
+    refused(status, "--epsilon is an option of sdcp_d only")  # nothing is fetched for it
+    refused(cli.main(["train", "mnist"]), "could not be had", "SDCPD_DATA_MIRROR=<folder>")
 
 
 # --------------------------------------------------------- evaluate, sample and bench
@@ -420,7 +380,7 @@ def shown(capsys):
     return first, table.map(lambda word: word if word.isalpha() else float(word))
 
 
-def test_evaluate(own_file, tmp_path, capsys):
+def test_evaluate(own_file, capsys):
     """Exactly as at the end of the curve; by AIS near it, with random numbers of the seed."""
     assert train("--trials", "3", "--learning-rate", "0.2", "--epochs", "20") == 0
     run = runs.load("run")
@@ -456,7 +416,7 @@ def test_evaluate_warns_of_a_mode_that_ais_misses(own_file, tmp_path, capsys):
     assert train("--ais-temperatures", "50") == 0
     run = runs.load("run")
     for gain, warned in ((10, True), (-30, False)):
-        theta, images, log_z = planted(784, 49, gain)
+        theta, images, _ = planted(784, 49, gain)
         np.savez(own_file, train=images[:450], test=images[450:])
         about = run.provenance | {"data_sha256": data.load(own_file).sha256}
         runfile.save(run._replace(theta=theta, provenance=about), tmp_path / "run")
@@ -470,63 +430,55 @@ def test_evaluate_warns_of_a_mode_that_ais_misses(own_file, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("n", "doubtful"), [(20, False), (2, True)])
-def test_evaluate_by_ais_as_the_run(n, doubtful, own_file, capsys, monkeypatch):
+def test_evaluate_by_ais_as_the_run(n, doubtful, own_file, capsys):
     """And what is doubtful is marked."""
     assert train("--ais-particles", f"{n}", "--ais-temperatures", f"{n + 10}") == 0
-    how, mark = f"{n} particles × {n + 10} temperatures", "ESS below 10: doubtful"
+    how, mark = f"{n} particles × {n + 10} temperatures", f"ESS below {MIN_ESS}: doubtful"
     printed = capsys.readouterr().out
     assert f"by AIS with {how}" in printed and (mark in printed) == doubtful
     assert runs.load("run").settings["ais"] == {"n_particles": n, "n_temperatures": n + 10}
     assert cli.main(["evaluate", "run"]) == 0
     printed = capsys.readouterr().out
     assert f"{how}, seed 7\n" in printed and "exact" not in printed
-    assert MIN_ESS == 10 and (mark in printed or not doubtful)
+    assert mark in printed or not doubtful
 
 
-def test_evaluate_on_which_data(own_file, tmp_path, capsys):
+def test_evaluate_on_which_data(own_file, capsys, refused):
     """A file that has changed is refused, one that has moved is not, nor are other images."""
     assert train() == 0
-    original = (tmp_path / own_file).read_bytes()
-    (tmp_path / "moved.npz").write_bytes(original)
+    shutil.copy(own_file, "moved.npz")
     evaluate = ["evaluate", "run", "--backend", "numpy"]
     tables = []
-    for given in ([], ["--data", "moved.npz"]):
+    for given in ([], ["--data", "moved.npz"], ["--data", "bars_and_stripes"]):
         capsys.readouterr()
         assert cli.main(evaluate + given) == 0
         tables.append(shown(capsys)[1])
-    pd.testing.assert_frame_equal(*tables)
-    assert cli.main([*evaluate, "--data", "bars_and_stripes"]) == 0
-    assert (shown(capsys)[1]["train"] != tables[0]["train"]).all()
+    pd.testing.assert_frame_equal(tables[0], tables[1])
+    assert (tables[0]["train"] != tables[2]["train"]).all()
     np.save("wide.npy", random_bits(20, 10, seed=1))
-    line = refused(capsys, "images of wide.npy have 10 pixels, but the models 9 visible units")
-    line(cli.main([*evaluate, "--data", "wide.npy"]))
-    np.savez(own_file, train=random_bits(40, 9, seed=1), test=random_bits(8, 9, seed=2))
+    status = cli.main([*evaluate, "--data", "wide.npy"])
+    refused(status, "images of wide.npy have 10 pixels, but the models 9 visible units")
+    other_images(own_file)
     for given in ([], ["--data", own_file]):
-        line = refused(capsys, "own.npz has changed since run was trained on it: train again")
-        line(cli.main(evaluate + given))
-    (tmp_path / own_file).unlink()
-    refused(capsys, "own.npz cannot be read")(cli.main(evaluate))
-    (tmp_path / own_file).write_bytes(original)
-    assert cli.main(evaluate) == 0
+        refused(cli.main(evaluate + given), "own.npz has changed since run was trained on it")
+    os.remove(own_file)
+    refused(cli.main(evaluate), "own.npz cannot be read")
 
 
-def test_evaluate_marks_what_diverged(own_file, tmp_path, capsys):
+def test_evaluate_marks_what_diverged(own_file, capsys):
     assert train("--trials", "2") == 0
-    with np.load("run/models.npz") as file:
-        arrays = dict(file)
-    arrays["W"][0] = np.nan
-    np.savez("run/models.npz", **arrays)
-    curve = pd.read_csv("run/curve.csv")
-    last = curve["update"].max()
-    curve.loc[(curve["update"] == last) & (curve.trial == 0), "status"] = "diverged"
-    curve.to_csv("run/curve.csv", index=False)
+    run = runs.load("run")
+    run.theta.W[0] = np.nan
+    last = run.curve["update"] == run.curve["update"].max()
+    run.curve.loc[last & (run.curve.trial == 0), "status"] = "diverged"
+    runfile.save(run, Path("run"))
     capsys.readouterr()
     assert cli.main(["evaluate", "run"]) == 0
     _, table = shown(capsys)
     assert table["log Z"][0] == table["train"][0] == "diverged" and table["log Z"][1] > 0
 
 
-def test_sample(own_file, capsys):
+def test_sample(own_file, capsys, refused):
     """Those of sampling.generate from the best model; they can be trained on again."""
     assert train("--trials", "3", "--learning-rate", "0.3") == 0
     command = ["sample", "run", "--images", "30", "--steps", "7", "--backend", "numpy"]
@@ -542,11 +494,11 @@ def test_sample(own_file, capsys):
     np.testing.assert_array_equal(found[0], found[1])
     assert (found[0] != found[2]).any()
     assert "images.npz: 30 images after 7" in capsys.readouterr().out
+    refused(cli.main([*command, "--output", "own.npz/images.npz"]), "cannot write to own.npz")
     assert train(name="images.npz", output="again") == 0
-    assert cli.main([*command, "--output", "new/images.png"]) == 0
 
 
-@pytest.mark.parametrize(("K", "d"), [(24, 6), (4, 4), (7, 1)])
+@pytest.mark.parametrize(("K", "d"), [(24, 6), (7, 1)])
 def test_bench(K, d, capsys):
     size = ["--visible", "9", "--hidden", "4", "--batch-size", "5", "--seconds", "0.01"]
     assert cli.main(["bench", *size, "--gibbs-steps", str(K), "--backend", "numpy"]) == 0
@@ -562,38 +514,36 @@ def test_bench(K, d, capsys):
 # ------------------------------------------------------------------------------- the place
 
 
-def test_without_its_project(monkeypatch, capsys, tmp_path):
+def test_without_its_project(monkeypatch, refused, tmp_path):
     monkeypatch.setattr(cli, "ROOT", tmp_path)
-    refused(capsys, "is installed without its project", "`uv run sdcpd`")(cli.main(["bench"]))
+    refused(cli.main(["bench"]), "is installed without its project", "`uv run sdcpd`")
     with pytest.raises(SystemExit):
         cli.main(["--help"])
 
 
-def test_in_the_folder_of_another_checkout(monkeypatch, capsys, tmp_path):
+def test_in_the_folder_of_another_checkout(monkeypatch, refused, tmp_path):
     (tmp_path / "src/sdcpd").mkdir(parents=True)
     (tmp_path / "notebooks").mkdir()
     monkeypatch.chdir("notebooks")
-    refused(capsys, f"that of {ROOT}:", f"in {tmp_path}")(cli.main(["bench"]))
+    refused(cli.main(["bench"]), f"that of {ROOT}:", f"in {tmp_path}")
     monkeypatch.chdir(ROOT / "notebooks")
-    refused(capsys, "nothing is no run")(cli.main(["sample", "nothing"]))
+    refused(cli.main(["sample", "nothing"]), "nothing is no run")
 
 
 # ------------------------------------------------------------------------- as a program
 
 
-def program(*arguments, code=("-m", "sdcpd")):
-    command = [sys.executable, *code, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+def program(*arguments):
+    """What a program of Python prints; nothing is wrong."""
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
 
 
-def test_program(own_file):
-    """Status, output and errors as a shell sees them."""
+def test_program():
     about = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert about["project"]["scripts"] == {"sdcpd": "sdcpd.cli:main"}
-    assert program("--version").stdout == f"sdcpd {__version__}\n"
-    wrong = program("train", "nothing.npy")
-    assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert re.fullmatch(r"sdcpd: nothing.npy cannot be read: .*\n", wrong.stderr)
+    assert program("-m", "sdcpd", "--version") == f"sdcpd {__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -619,32 +569,16 @@ def test_whatever_becomes_of_the_terminal(shell, status, last, own_file):
     assert runs.load("run") and {"curve.png", "samples.png"} <= {*os.listdir("run")}
 
 
-HELP = {
-    "": ["    train ", "    evaluate ", "    sample ", "    bench "],
-    "train": [
-        ", ".join(ALGORITHMS).replace(", sdcp_d", " or sdcp_d (sdcp_d)"),
-        "training image (20; Bars & Stripes: as below)",
-        "random numbers of its own (1)",
-        "particles (100; exact if a layer has at most 20 units)",
-        "temperatures (1000; exact if a layer has at most 20 units)",
-        "workflow/config/paper.yaml; those of η, ε and λ_H are as_published in its hyperparameters",
-    ],
-    "evaluate": ["of AIS (7)", "(what was trained on)", "particles (as in the run)", "(auto)"],
-    "sample": ["how many (25)", "pixels (5000)", "numbers (2019)", "(samples.png)", "(auto)"],
-    "bench": ["hidden units (500)", "(784)", "update (200)", "(24)", "about (5)", "(auto)"],
-}
-
-
-@pytest.mark.parametrize("command", HELP)
+@pytest.mark.parametrize("command", options.OPTIONS)
 def test_help_has_the_defaults_and_is_there_at_once(command):
     """Nothing that takes long to import, and no default that the configuration has."""
-    code = f"import sys, sdcpd.cli as c\ntry: c.main({command.split()} + ['--help'])\n"
+    code = f"import sys, sdcpd.cli as c\ntry: c.main(['{command}', '--help'])\n"
     code += "except SystemExit: pass\n"
     code += "print(*{'numpy', 'pandas', 'numba', 'matplotlib', 'scipy'} & {*sys.modules})"
-    text = program(code=("-c", code)).stdout
+    text = program("-c", code)
     assert text.startswith(f"usage: sdcpd {command}") and text.endswith("\n\n")
-    for words in HELP[command]:
-        assert words in text or words in " ".join(text.split()), words
+    assert "(auto)" in text
     if command == "train":
+        assert ", ".join(ALGORITHMS).replace(", sdcp_d", " or sdcp_d (sdcp_d)") in text
         known = {str(value) for value in (*RATES.values(), *RATES_OF_BARS.values(), 500, 200, 2019)}
         assert not known & {*re.findall(r"[\d.]+", text.partition("examples:")[0])}

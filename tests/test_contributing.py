@@ -12,6 +12,12 @@ from project import TOGETHER, copy_project, environment, have_data, jobs, run
 from sdcpd import ROOT, runs
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="the examples use sed")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    return copy_project(tmp_path_factory.mktemp("contributing") / "project")
 
 
 def example(title):
@@ -32,31 +38,24 @@ def change(project, diff):
     path.write_text(content, encoding="utf-8")
 
 
-def carry_out(project, title, **changes):
+def carry_out(project, title):
     """The section's blocks, one after the other; what the commands printed."""
     printed = ""
     for language, content in example(title):
         if language == "diff":
             change(project, content)
-        else:
-            here = f"{sys.executable} -m"
-            content = content.replace("uv run python", sys.executable).replace("uv run", here)
-            done = subprocess.run(
-                ["bash", "-e", "-c", content],
-                cwd=project,
-                env=environment(project, **changes),
-                capture_output=True,
-                text=True,
-                timeout=300,
-            )
-            assert done.returncode == 0, done.stderr[-3000:]
-            printed += done.stdout
+            continue
+        python = sys.executable
+        content = content.replace("uv run python", python).replace("uv run", f"{python} -m")
+        how = {"cwd": project, "env": environment(project), "capture_output": True, "text": True}
+        done = subprocess.run(["bash", "-e", "-c", content], timeout=300, **how)
+        assert done.returncode == 0, done.stderr[-3000:]
+        printed += done.stdout
     return printed
 
 
 @pytest.mark.skipif(not have_data(), reason="no files of the large datasets")
-def test_dataset(tmp_path):
-    project = copy_project(tmp_path / "project")
+def test_dataset(project):
     assert "300 pixels" not in carry_out(project, "A dataset")
     result = runs.load(project / "results/by_hand/mine-sdcp_d-10h")
     assert result.theta.W.shape == (1, 10, 36) and (result.curve.status == "ok").all()
@@ -65,9 +64,8 @@ def test_dataset(tmp_path):
     assert (1 / (1 + np.exp(-result.theta.b)) > 0.5).mean() > 0.5  # most of an image is on
 
 
-def test_algorithm(tmp_path):
-    """It learns, and differently from CD with the same learning rate."""
-    project = copy_project(tmp_path / "project")
+def test_algorithm(project):
+    """It learns."""
     carry_out(project, "An algorithm")
     result = runs.load(project / "results/by_hand/bars_and_stripes-momentum-4h")
     assert result.settings["algorithm"] == "momentum"
@@ -75,13 +73,10 @@ def test_algorithm(tmp_path):
     assert last > first + 1.5
 
 
-@pytest.mark.skipif(os.name != "posix", reason="the example uses sed")
-def test_figure(tmp_path):
+def test_figure(project):
     """Its training and the figure are planned; nothing else."""
-    project = copy_project(tmp_path / "project")
-    (_, commands), *rest = example("A figure")
+    ((_, commands),) = example("A figure")
     edit, snakemake = commands.splitlines()
-    assert not rest
     subprocess.run(edit, shell=True, cwd=project, check=True)
     _, printed = run(project, "-n", snakemake.split()[-1], config=["scale=quick"])
     assert jobs(printed) == {TOGETHER.replace("4h", "6h"): 1, "curves": 1}, printed[-2000:]

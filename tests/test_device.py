@@ -1,20 +1,15 @@
-"""The random stream that every number depends on, and what is said about the device."""
+"""The random stream that every number depends on, and why a GPU cannot be used."""
 
 import os
 import sys
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
 
 from sdcpd import ROOT, device
-from sdcpd.philox import Stream, key, philox, random_words
+from sdcpd.philox import Stream, key, random_words
 
 KEYS = [key("test", trial) for trial in range(3)]
-
-needs_gpu = pytest.mark.skipif(
-    device.gpu_problem() is not None, reason=f"needs a GPU: {device.gpu_problem()}"
-)
 
 
 # --------------------------------------------------------------------------- Philox
@@ -38,33 +33,18 @@ def literal_words(key, draw, row, n_units):
     return [word for block in blocks for word in block][:n_units]
 
 
-@pytest.mark.parametrize(
-    ("counter", "key", "answer"),
-    [
-        ("00000000 " * 4, "00000000 " * 2, "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
-        ("ffffffff " * 4, "ffffffff " * 2, "408f276d 41c83b0e a20bc7c6 6d5451fd"),
-        (
-            "243f6a88 85a308d3 13198a2e 03707344",
-            "a4093822 299f31d0",
-            "d16cfe09 94fdcceb 5001e420 24126ea1",
-        ),
-    ],
-)
-def test_literal_philox_gives_the_known_answers(counter, key, answer):
+KNOWN = """\
+00000000 00000000 00000000 00000000 | 00000000 00000000 | 6627e8d5 e169c58d bc57ac4c 9b00dbd8
+ffffffff ffffffff ffffffff ffffffff | ffffffff ffffffff | 408f276d 41c83b0e a20bc7c6 6d5451fd
+243f6a88 85a308d3 13198a2e 03707344 | a4093822 299f31d0 | d16cfe09 94fdcceb 5001e420 24126ea1
+"""
+
+
+def test_literal_philox_gives_the_known_answers():
     """Random123's own vectors: what ours is compared with below is Philox."""
-    counter, key, answer = ([int(x, 16) for x in text.split()] for text in (counter, key, answer))
-    assert literal_philox(counter, key) == answer
-
-
-@pytest.mark.parametrize("n_units", [1, 3, 4, 13])
-@pytest.mark.parametrize("draw", [0, 1, 2**32 - 1, 2**32, 2**32 + 5, 0xFEDCBA9876543210])
-def test_philox_is_the_literal_one(draw, n_units):
-    """A wrong constant, word, half of the draw or of the key; replicas or rows mixed up."""
-    keys = [0, 2**64 - 1, 0x299F31D0A4093822, 2**32, 1, 2**63 + 7]
-    got = philox(np.array(keys, np.uint64), draw, 5, n_units)
-    assert got.dtype == np.uint32 and got.shape == (6, 5, n_units)
-    expected = [[literal_words(k, draw, row, n_units) for row in range(5)] for k in keys]
-    assert got.tolist() == expected
+    for line in KNOWN.splitlines():
+        counter, key, answer = ([int(x, 16) for x in part.split()] for part in line.split("|"))
+        assert literal_philox(counter, key) == answer
 
 
 # --------------------------------------------------------------------- the random stream
@@ -79,7 +59,6 @@ def test_stream_is_the_one_of_the_published_runs():
         0xD35104BA09B559B0,
         0xA68C6FFA60D5220B,
     ]
-    assert random_words(golden, 1, 1000).tolist() == [0x759D73ECD7B7F622]
     stream = Stream([golden], np)
     words = [
         [0xFA311D80, 0x4AD7A1B3, 0x37BF1AA1, 0x4D8B5730, 0x18320DF6],
@@ -90,28 +69,21 @@ def test_stream_is_the_one_of_the_published_runs():
     assert Stream([golden], np, 2**40).uniform(1, 1).item() * 2.0**24 == 0xF65515
 
 
-@pytest.mark.parametrize("position", [0, 7, 2**32 - 1])
+@pytest.mark.parametrize("position", [0, 2**32 - 1, 0xFEDCBA9876543210])
 def test_stream_is_philox_draw_by_draw(position):
-    """The n-th draw has counter n, whatever its shape; a number is the upper 24 bits of its word.
-    So a checkpoint stores ``position`` alone."""
-    stream = Stream(KEYS, np, position)
+    """The n-th draw has counter n, whatever its shape: so a checkpoint stores ``position`` alone.
+    A number is the upper 24 bits of its word."""
+    keys = 0, 2**64 - 1, 0x299F31D0A4093822
+    stream = Stream([(k, 1) for k in keys], np, position)
     for draw, shape in enumerate([(5, 9), (1, 4), (2, 1), (9, 14)], position):
-        got = stream.uniform(*shape)
-        assert got.dtype == np.float32 and got.shape == (3, *shape)
-        for k, numbers in zip(KEYS, got, strict=True):
-            words = [literal_words(int(k[0]), draw, row, shape[1]) for row in range(shape[0])]
-            assert (numbers * 2.0**24).tolist() == [[w >> 8 for w in row] for row in words]
+        numbers = Stream(stream.keys, np, draw).uniform(*shape)
+        words = stream.words(*shape)
+        n_rows, n_units = shape
+        expected = [[literal_words(k, draw, row, n_units) for row in range(n_rows)] for k in keys]
+        assert words.dtype == np.uint32 and words.tolist() == expected
+        assert numbers.dtype == np.float32
+        assert (numbers * 2.0**24).tolist() == (words >> 8).tolist()
         assert stream.position == draw + 1
-
-
-def test_words_and_next_are_draws_of_the_same_stream():
-    """A kernel that draws by itself takes a number, which is then used up."""
-    stream = Stream(KEYS, np, 3)
-    words = stream.words(2, 5)
-    assert (stream.position, stream.next(), stream.position) == (4, 4, 5)
-    np.testing.assert_array_equal(words, philox(stream.keys[:, 0], 3, 2, 5))
-    after = Stream(KEYS, np, 5).words(2, 5)
-    np.testing.assert_array_equal(stream.words(2, 5), after)
 
 
 def test_stream_does_not_depend_on_its_neighbours():
@@ -124,19 +96,10 @@ def test_stream_does_not_depend_on_its_neighbours():
     assert together.position == 2 and rest.position == 3  # each counts for itself
 
 
-def test_draws_differ_and_are_uniform():
-    """A restarted or shared generator repeats itself: draws, rows, trials, and fields of keys."""
-    stream = Stream(KEYS, np)
-    draws = np.stack([stream.uniform(2, 5000) for _ in range(4)])  # draw, trial, row
-    assert draws.min() >= 0 and draws.max() < 1
-    assert np.abs(np.corrcoef(draws.reshape(24, -1)) - np.eye(24)).max() < 0.06  # 4 σ
-    assert np.abs(np.corrcoef(draws.reshape(-1, 4), rowvar=False) - np.eye(4)).max() < 0.03
-    assert abs(draws.mean() - 0.5) < 0.003 and abs(draws.var() - 1 / 12) < 0.001
-    counts, _ = np.histogram(draws, 64, (0, 1))
-    assert chisquare(counts).pvalue > 1e-3
+def test_other_fields_give_other_keys():
     keys = [key(1, 2), key(12), key("1", 2), key(2, 1), key(1, 2, 0), key([1, 2])]
-    assert len({tuple(k.tolist()) for k in keys}) == len(keys)
     assert len({int(k[0]) for k in keys}) == len(keys)  # the half that the stream reads
+    assert len({int(k[1]) for k in keys}) == len(keys)
 
 
 def test_uniform_never_rounds_up_to_one(monkeypatch):
@@ -146,23 +109,23 @@ def test_uniform_never_rounds_up_to_one(monkeypatch):
     assert (Stream(KEYS[:1], np).uniform(2, 50) == 1 - 2.0**-24).all()
 
 
-@needs_gpu
+NO_GPU = device.gpu_problem()
+
+
+@pytest.mark.skipif(bool(NO_GPU), reason=f"needs a GPU: {NO_GPU}")
 def test_gpu_draws_the_same_numbers():
     """Results may not depend on the device."""
     import cupy
 
-    streams = Stream(KEYS, np, 2**32 - 1), Stream(KEYS, cupy, 2**32 - 1)
+    on_cpu, on_gpu = Stream(KEYS, np, 2**32 - 1), Stream(KEYS, cupy, 2**32 - 1)
     for shape in ((7, 13), (1000, 100), (1, 1)):
-        on_cpu, on_gpu = (device.to_host(s.words(*shape)) for s in streams)
-        assert on_gpu.dtype == np.uint32
-        np.testing.assert_array_equal(on_cpu, on_gpu)
-        on_cpu, on_gpu = (device.to_host(s.uniform(*shape)) for s in streams)
-        assert on_gpu.dtype == np.float32
-        np.testing.assert_array_equal(on_cpu, on_gpu)
-    assert streams[0].position == streams[1].position
+        for name in ("words", "uniform"):
+            expected, got = getattr(on_cpu, name)(*shape), getattr(on_gpu, name)(*shape).get()
+            assert got.dtype == expected.dtype
+            np.testing.assert_array_equal(got, expected)
     rows = np.array([0, 2])
-    on_cpu, on_gpu = (device.to_host(s.select(rows).uniform(9, 9)) for s in streams)
-    np.testing.assert_array_equal(on_cpu, on_gpu)
+    expected, got = (stream.select(rows).uniform(9, 9) for stream in (on_cpu, on_gpu))
+    np.testing.assert_array_equal(got.get(), expected)
 
 
 # ------------------------------------------------------------------------------ device
@@ -240,10 +203,3 @@ def test_home_folder_that_cannot_be_written_to(strict_cupy, monkeypatch, tmp_pat
     assert problem() is None and os.environ["CUPY_CACHE_DIR"] == str(ROOT / ".snakemake/cupy")
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
     assert problem() is None and os.environ["CUPY_CACHE_DIR"] == str(tmp_path)
-
-
-def test_describe_names_device_and_versions():
-    """A run file has to say what computed it."""
-    about = device.describe(np)
-    assert about["device"].startswith("CPU ") and about["numpy"] == np.__version__
-    assert about["threads"] == device.blas_threads() >= 1 and about["blas"]

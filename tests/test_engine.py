@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,14 +20,13 @@ from threadpoolctl import threadpool_limits
 
 from sdcpd import ROOT, engines
 from sdcpd.algorithms import ALGORITHMS, Hyperparameters
-from sdcpd.device import BackendError, blas_threads, gpu_problem
+from sdcpd.device import BackendError, blas_threads
 from sdcpd.engines import choose, cpu, cpu_kernels, select
 from sdcpd.engines.cpu import CompiledEngine
 from sdcpd.engines.plain import PLAIN, Engine
 from sdcpd.likelihood import Evaluator
 from sdcpd.log_z import annealed_log_z, exact_log_z
-from sdcpd.philox import Stream, key, philox
-from sdcpd.rbm import Parameters
+from sdcpd.philox import Stream, key
 from sdcpd.sampling import generate
 
 # ---------------------------------------------------------------------------- the choice
@@ -55,12 +55,9 @@ BARE = {"gpu": "no GPU here", "numba": "no Numba"}
         ("auto", OLD_GPU, "cupy_float32", "no tensor cores"),
         ("auto", NO_GPU, "numba", "no GPU here"),
         ("auto", BARE, "numpy", "no GPU here; no Numba"),
-        ("numpy", {}, "numpy", None),
         ("numpy", BARE, "numpy", None),
-        ("numba", {}, "numba", None),
         ("numba", NO_GPU, "numba", None),
         ("cupy", {"numba": "no Numba"}, "cupy", None),
-        ("cupy_float32", {}, "cupy_float32", None),
         ("cupy_float32", OLD_GPU, "cupy_float32", None),
     ],
 )
@@ -71,28 +68,20 @@ def test_choice(name, problems, chosen, reason, machine):
 
 
 @pytest.mark.parametrize(
-    ("name", "problems", "instead"),
+    ("name", "problems", "says"),
     [
-        ("cupy", NO_GPU, "no GPU here; use backend=auto"),
+        ("cupy", NO_GPU, "cupy asked for, but no GPU here; use backend=auto"),
         ("cupy_float32", NO_GPU, "no GPU here; use backend=auto"),
         ("cupy", OLD_GPU, "no tensor cores; use backend=cupy_float32"),
         ("numba", BARE, "no Numba; use backend=auto"),
+        ("torch", {}, "unknown backend 'torch': choose auto, numpy, numba, cupy, cupy_float32"),
     ],
 )
-def test_engine_that_cannot_be_had(name, problems, instead, machine):
-    """Asked for by name it must not silently become another one; one line that says what to do."""
+def test_engine_that_cannot_be_had(name, problems, says, machine):
+    """Asked for by name it must not silently become another one."""
     machine(**problems)
-    for refuse in (choose, select):
-        with pytest.raises(BackendError) as error:
-            refuse(name)
-        assert str(error.value) == f"backend {name} asked for, but {instead}"
-
-
-def test_unknown_engine_is_refused():
-    with pytest.raises(BackendError) as error:
-        select("torch")
-    expected = "unknown backend 'torch': choose auto, numpy, numba, cupy, cupy_float32"
-    assert str(error.value) == expected
+    with pytest.raises(BackendError, match=f"{says}$"):
+        select(name)
 
 
 def test_select_gives_the_engine_of_that_name(machine, monkeypatch):
@@ -104,15 +93,8 @@ def test_select_gives_the_engine_of_that_name(machine, monkeypatch):
     monkeypatch.setattr(engines, "_warm_up", lambda chosen: None)
     chosen = select("cupy_float32")
     assert type(chosen) is Engine and chosen.xp is cupy
-    machine(**NO_GPU)
-    assert type(select()) is CompiledEngine
     machine(**BARE)
     assert select() is PLAIN
-
-
-def test_select_auto_on_this_machine():
-    """What is installed here does work."""
-    assert select().name == ("numba" if gpu_problem() else choose()[0])
 
 
 ALL_THAT_A_RUN_DOES = """
@@ -154,9 +136,7 @@ def test_compiling_is_announced(limit, said, monkeypatch, capsys):
     assert printed.out == "" and printed.err.startswith("note: compiled the kernels in") == said
 
 
-@pytest.mark.parametrize(
-    ("capability", "has_them"), [("35", False), ("61", False), ("70", True), ("100", True)]
-)
+@pytest.mark.parametrize(("capability", "has_them"), [("61", False), ("70", True), ("100", True)])
 def test_tensor_cores_by_compute_capability(capability, has_them, monkeypatch):
     """From 7.0 on; as text, "100" is less than "70"."""
     device = SimpleNamespace(compute_capability=capability)
@@ -195,18 +175,27 @@ def test_damaged_kernels_are_compiled_again(tmp_path, monkeypatch):
 
 def test_describe_names_engine_precision_and_device():
     """A run file has to say what computed it, and in which precision."""
-    plain, fast = PLAIN.describe(), CompiledEngine().describe()
-    assert (plain.pop("engine"), fast.pop("engine")) == ("numpy", "numba")
-    assert fast.pop("numba") == numba.__version__
-    assert plain == fast
-    assert plain["device"].startswith("CPU ") and plain["precision"].startswith("float32 training")
+    about = CompiledEngine().describe()
+    assert about["engine"] == "numba" and about["numba"] == numba.__version__
+    assert about["precision"].startswith("float32 training")
+    assert about["device"].startswith("CPU ") and about["numpy"] == np.__version__
+    assert about["threads"] == blas_threads() >= 1 and about["blas"]
 
 
 # ------------------------------------------------------------- the compiled engine: chains
 
 
-@pytest.fixture(scope="module")
-def fast():
+@pytest.fixture
+def fast(monkeypatch):
+    """With garbage in its new memory: what is read before it was written shows."""
+    new = cpu._aligned
+
+    def garbage(*shape):
+        array = new(*shape)
+        array[:] = np.nan
+        return array
+
+    monkeypatch.setattr(cpu, "_aligned", garbage)
     return CompiledEngine()
 
 
@@ -239,10 +228,17 @@ def exact(theta):
     return theta.map(lambda array: array.astype(np.float64))
 
 
-def assert_close_activation(x, W, states):
-    """x = Σ W · state to float32, of the size of what is summed."""
-    W, states = W.astype(np.float64), states.astype(np.float64)
-    np.testing.assert_array_less(np.abs(x - states @ W), 1e-6 * (states @ np.abs(W)) + 1e-30)
+def assert_equal(got, expected):
+    """Of several arrays, to the bit."""
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def assert_float32(got, expected, rtol, atol):
+    """Of several arrays, which are float32."""
+    for one, other in zip(got, expected, strict=True):
+        assert one.dtype == np.float32 and one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
 
 
 def assert_same_states(got, expected):
@@ -266,42 +262,24 @@ def assert_hidden_probability(p, theta, v):
 
 @pytest.mark.parametrize(
     ("replicas", "n_rows", "m", "n"),
-    [(1, 1, 1, 1), (3, 1, 7, 5), (2, 5, 16, 24), (3, 200, 33, 18), (1, 60, 784, 101)],
+    [(1, 1, 1, 1), (3, 1, 7, 5), (2, 50, 64, 32), (3, 200, 33, 18), (1, 60, 784, 101)],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_gibbs_is_the_plain_one(kind, replicas, n_rows, m, n, fast):
-    """Same random numbers, same states: widths that fill no block of 4 or 8, one row, replicas."""
+    """Same random numbers, same states: widths that fill no block of 4 or 8, one row, replicas;
+    and draws whose number begins to need more than 32 bits."""
     theta = make(kind, m, n, replicas)
     v = random_bits(replicas, n_rows, m, seed=2)
-    streams = stream(replicas, 3), stream(replicas, 3)
+    streams = stream(replicas, 2**32 - 3), stream(replicas, 2**32 - 3)
     got, p = fast.gibbs(theta, v, 5, streams[0])
     expected, _ = PLAIN.gibbs(theta, v, 5, streams[1])
-    assert streams[0].position == streams[1].position == 13
+    assert streams[0].position == streams[1].position == 2**32 + 7
     assert_same_states(got, expected)
     assert_hidden_probability(p, theta, got)
     if kind in ("on", "off"):
         assert (got == (kind == "on")).all()
     elif n_rows * m > 100:
         assert (got != v).any() and 0 < got.mean() < 1
-
-
-@pytest.mark.parametrize("n_steps", [1, 2, 7])
-def test_gibbs_with_the_hidden_probability_given(n_steps, fast):
-    """p(h | v), handed over as the algorithms do, changes nothing."""
-    theta, v = make("moderate", 30, 20, 2), random_bits(2, 9, 30, seed=3)
-    given = fast.hidden_probability(theta, v)
-    with_p = fast.gibbs(theta, v, n_steps, stream(2), given)
-    without = fast.gibbs(theta, v, n_steps, stream(2))
-    for one, other in zip(with_p, without, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize("position", [0, 2**32 - 3, 2**40])
-def test_gibbs_at_a_late_draw(position, fast):
-    """The number of the draw has 64 bits."""
-    theta, v = make("moderate", 30, 20), random_bits(1, 40, 30, seed=3)
-    got, _ = fast.gibbs(theta, v, 3, stream(1, position))
-    assert_same_states(got, PLAIN.gibbs(theta, v, 3, stream(1, position))[0])
 
 
 def bits(state, width):
@@ -312,53 +290,34 @@ def bits(state, width):
 
 
 def assert_sums_are_those_of_the_states(chain, theta):
-    m, n = theta.b.shape[1], theta.c.shape[1]
+    """x = Σ W · state to float32, of the size of what is summed."""
     for sums, W in ((chain.to_visible, theta.W), (chain.to_hidden, theta.W.transpose(0, 2, 1))):
-        assert_close_activation(sums.sums, W, bits(sums.told, W.shape[1]))
+        W, states = W.astype(np.float64), bits(sums.told, W.shape[1]).astype(np.float64)
+        bound = 1e-6 * (states @ np.abs(W)) + 1e-30
+        np.testing.assert_array_less(np.abs(sums.sums - states @ W), bound)
+    n = theta.c.shape[1]
     np.testing.assert_array_equal(bits(chain.to_visible.told, n), bits(chain.hidden, n))
-    assert bits(chain.visible, m).shape == chain.v.shape
+    assert bits(chain.visible, theta.b.shape[1]).shape == chain.v.shape
 
 
 @pytest.mark.parametrize("fresh", [1, 3, 64])
 @pytest.mark.parametrize("kind", ["moderate", "large", "initial"])
 def test_sums_made_anew_and_by_changes_give_the_same_states(kind, fresh, fast, monkeypatch):
-    """Whichever way they are brought up to date: always anew, now and then, hardly ever."""
+    """Whichever way they are brought up to date: always anew, now and then, hardly ever. Nor do
+    rounding errors add up: after all steps the activations are those of the states to float32."""
     theta, v = make(kind, 45, 30, 2), random_bits(2, 50, 45, seed=4)
-    expected, _ = PLAIN.gibbs(theta, v, 21, stream(2))
+    expected, _ = PLAIN.gibbs(theta, v, 150, stream(2))
     monkeypatch.setattr(cpu._Sums, "FRESH", fresh)
     chain = fast.chain(theta, v, stream(2))
-    for _ in range(21):
+    for _ in range(150):
         chain.step()
     assert_same_states(chain.v, expected)
     assert_sums_are_those_of_the_states(chain, theta)
+    assert_hidden_probability(chain.hidden_probability(), theta, chain.v)
+    np.testing.assert_array_equal(chain.v, bits(chain.to_hidden.told, 45))
     if fresh == 1:  # to the bit those of a chain that begins here
         again = cpu._Sums(fast, theta.W, 50).receive(chain.hidden)
         np.testing.assert_array_equal(chain.to_visible.sums, again)
-
-
-@pytest.mark.parametrize("fresh", [1, 64])
-def test_rounding_errors_do_not_add_up(fresh, fast, monkeypatch):
-    """After 500 steps the activations are those of the states to float32."""
-    monkeypatch.setattr(cpu._Sums, "FRESH", fresh)
-    theta, v = make("moderate", 50, 30, 2), random_bits(2, 20, 50, seed=5)
-    chain = fast.chain(theta, v, stream(2))
-    for _ in range(500):
-        chain.step()
-    p = chain.hidden_probability()
-    assert_sums_are_those_of_the_states(chain, theta)
-    np.testing.assert_array_equal(chain.v, bits(chain.to_hidden.told, 50))
-    assert_hidden_probability(p, theta, chain.v)
-
-
-def test_sums_are_made_anew_now_and_then(fast, monkeypatch):
-    """What is wrong in them is gone after FRESH updates, and not before."""
-    sums = cpu._Sums(fast, make("moderate", 50, 30).W, 20)
-    states = cpu._bits(random_bits(1, 20, 30, seed=6))
-    right = sums.receive(states).copy()
-    sums.x += 0.01
-    for _ in range(cpu._Sums.FRESH - 1):
-        np.testing.assert_array_equal(sums.receive(states), right + np.float32(0.01))
-    np.testing.assert_allclose(sums.receive(states), right, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -374,50 +333,6 @@ def test_hidden_probability(kind, fast):
     np.testing.assert_array_equal(moved, again)
     moved[:] = np.nan  # its own array
     assert np.isfinite(chain.hidden_probability()).all()
-
-
-def test_gibbs_writes_over_nothing(fast):
-    """Model, data and p(h | v) stay as they were, and so do states once handed out."""
-    theta, v = make("moderate", 33, 18, 2), random_bits(2, 7, 33, seed=7)
-    p = fast.hidden_probability(theta, v)
-    end, p_end = fast.gibbs(theta, v, 3, stream(2), p)
-    given = [*theta, v, p, end, p_end]
-    before = [array.copy() for array in given]
-    fast.gibbs(theta, v, 3, stream(2), p)
-    fast.gibbs(theta, end, 3, stream(2, 6))
-    for array, copy in zip(given, before, strict=True):
-        np.testing.assert_array_equal(array, copy)
-        assert not any(array is not x and np.shares_memory(array, x) for x in given)
-
-
-def in_other_layouts(theta):
-    """The same numbers: W stored transposed, b with gaps between its numbers."""
-    return theta._replace(
-        W=np.ascontiguousarray(theta.W.transpose(0, 2, 1)).transpose(0, 2, 1),
-        b=np.repeat(theta.b, 2, axis=1)[:, ::2],
-    )
-
-
-def test_gibbs_with_arrays_of_any_layout(fast):
-    """A transposed W, and a batch that is broadcast, with gaps."""
-    theta = make("moderate", 30, 20, 2)
-    v = np.broadcast_to(random_bits(9, 60, seed=8)[:, ::2], (2, 9, 30))
-    got = fast.gibbs(in_other_layouts(theta), v, 3, stream(2))
-    for one, other in zip(got, fast.gibbs(theta, v.copy(), 3, stream(2)), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_certain_units_are_certain(fast):
-    """p = 1 always gives 1 and p = 0 always 0, whatever the other layer does."""
-    m, n = 23, 11
-    theta = make("initial", m, n)
-    theta.b[:], theta.c[:] = np.where(np.arange(m) % 2, 1000, -1000), -np.inf
-    theta.c[:, ::2] = np.inf
-    chain = fast.chain(theta, random_bits(1, 300, m, seed=9), stream(1))
-    for _ in range(50):
-        chain.step()
-        assert (chain.v == np.arange(m) % 2).all()
-        assert (bits(chain.hidden, n) == (np.arange(n) + 1) % 2).all()
 
 
 @pytest.mark.parametrize("word", [0, 255, 256, 2**31, 2**32 - 1])
@@ -441,12 +356,10 @@ def test_parameters_that_are_not_finite(value, fast):
     assert np.isin(got, (0, 1)).all()
     assert_same_states(got[::2], PLAIN.gibbs(theta, v, 70, stream(3))[0][::2])
     assert np.isfinite(p[::2]).all()
-    hyper = hyperparameters(3, 33)
-    for name in ALGORITHMS:
-        after, _ = ALGORITHMS[name].step(spoiled, None, v, hyper, stream(3), fast)
+    for algorithm in ALGORITHMS.values():
+        after, _ = algorithm.step(spoiled, None, v, hyperparameters(3, 33), stream(3), fast)
         assert np.isfinite(after.W[::2]).all()
-        if not np.isfinite(value):
-            assert not np.isfinite(after.W[1]).all()
+        assert np.isfinite(value) or not np.isfinite(after.W[1]).all()
 
 
 def test_replicas_are_independent_to_the_bit(fast, monkeypatch):
@@ -464,80 +377,7 @@ def test_replicas_are_independent_to_the_bit(fast, monkeypatch):
     for r in range(3):
         rows = slice(r, r + 1)
         alone = fast.gibbs(theta.select(rows), v[rows], 12, stream(3).select(rows))
-        for one, all_three in zip(alone, together, strict=True):
-            np.testing.assert_array_equal(one[0], all_three[r])
-
-
-# ---------------------------------------------------------------------------- ascents
-
-
-def assert_unchanged(given, before):
-    """Of several Parameters: a step is a pure function."""
-    for x, copy in zip(given, before, strict=True):
-        for one, other in zip(x, copy, strict=True):
-            np.testing.assert_array_equal(one, other)
-
-
-def gradients(m, n, replicas):
-    """θ, ∇g, f̂′ and H of plausible sizes."""
-    theta = make("moderate", m, n, replicas)
-    rng = np.random.default_rng(12)
-    g, f, H = (theta.map(lambda x: rng.random(x.shape, dtype=np.float32)) for _ in range(3))
-    return theta, g, f, H.map(lambda x: x / 4)
-
-
-RATE, WEIGHT, EPSILON = (
-    np.array(values, np.float32) for values in ((0.5, 1e-3, 2), (0.9, 0, 0.5), (0.1, 1e-4, 3))
-)
-
-
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (33, 18), (64, 7)])
-def test_ascend(m, n, fast):
-    """θ + η (∇g − f̂′), each replica with its η; and θ + η ∇g."""
-    theta, g, f, _ = given = gradients(m, n, 3)
-    before = [x.map(np.copy) for x in given]
-    for second in ((f,), ()):
-        got = fast.ascend(theta, RATE, g, *second)
-        expected = PLAIN.ascend(exact(theta), RATE, *map(exact, (g, *second)))
-        for one, other in zip(got, expected, strict=True):
-            assert one.dtype == np.float32 and one.shape == other.shape
-            np.testing.assert_allclose(one, other, rtol=2e-7, atol=5e-7)
-    assert_unchanged(given, before)
-
-
-@pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (33, 18), (64, 7)])
-def test_ascend_scaled(m, n, first, fast):
-    """The average and the step divided by it, each replica with its λ_H and ε. The first estimate
-    is the average itself, whatever λ_H."""
-    theta, g, f, H = given = gradients(m, n, 3)
-    before = [x.map(np.copy) for x in given]
-    hessian = None if first else H
-    got = fast.ascend_scaled(theta, RATE, g, f, hessian, WEIGHT, EPSILON)
-    wide = [exact(x) if x else None for x in (theta, g, f, hessian)]
-    scale = WEIGHT.astype(float), EPSILON.astype(float)
-    expected = PLAIN.ascend_scaled(wide[0], RATE.astype(float), *wide[1:], *scale)
-    for one, other in zip(got, expected, strict=True):
-        assert isinstance(one, Parameters)
-        for a, b in zip(one, other, strict=True):
-            assert a.dtype == np.float32 and a.shape == b.shape
-            np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-6)
-    assert_unchanged(given, before)
-
-
-@pytest.mark.parametrize("which", range(4))
-def test_ascents_with_arrays_of_any_layout(which, fast):
-    """θ, ∇g, f̂′ or H."""
-    given = list(gradients(33, 18, 3))
-    expected = fast.ascend(given[0], RATE, *given[1:3])
-    expected_scaled = fast.ascend_scaled(given[0], RATE, *given[1:], WEIGHT, EPSILON)
-    given[which] = in_other_layouts(given[which])
-    got = fast.ascend(given[0], RATE, *given[1:3])
-    got_scaled = fast.ascend_scaled(given[0], RATE, *given[1:], WEIGHT, EPSILON)
-    pairs = zip((got, *got_scaled), (expected, *expected_scaled), strict=True)
-    for one, other in pairs:
-        for a, b in zip(one, other, strict=True):
-            np.testing.assert_array_equal(a, b)
+        assert_equal(alone, [array[rows] for array in together])
 
 
 # ------------------------------------------------------- annealed importance sampling
@@ -559,54 +399,25 @@ def test_anneal_weighs_and_moves_as_the_plain_one(kind, fast):
     base = np.linspace(-2, 2, 33).astype(np.float32)
     v = random_bits(2, 40, 33, seed=13)
     chain, plain = (e.chain(theta, v, stream(2), base) for e in (fast, PLAIN))
-    weights, plain_weights = np.zeros((2, 40)), np.zeros((2, 40))
-    betas = np.linspace(0, 1, 31, dtype=np.float32)
-    for low, high in zip(betas, betas[1:], strict=False):
-        step = np.zeros((2, 40))
-        before = chain.v.copy()
-        chain.anneal(low, high, step)
+    weights = np.zeros((2, 40))
+    for low, high in pairwise(np.linspace(0, 1, 31, dtype=np.float32)):
+        before, weights_before = chain.v.copy(), weights.copy()
+        chain.anneal(low, high, weights)
         low, high = float(low), float(high)
         expected = log_p(theta, base, before, high) - log_p(theta, base, before, low)
         scale = np.abs(expected).max() + 1
-        np.testing.assert_allclose(step, expected, atol=3e-6 * scale, rtol=2e-6)
-        weights += step
-        plain.anneal(low, high, plain_weights)
+        added = weights - weights_before
+        np.testing.assert_allclose(added, expected, atol=3e-6 * scale, rtol=2e-6)
+        plain.anneal(low, high, np.zeros((2, 40)))
         assert_same_states(chain.v, plain.v)
-    same = (chain.v == plain.v).all(-1)
-    np.testing.assert_allclose(weights[same], plain_weights[same], rtol=1e-5, atol=1e-4)
     assert_hidden_probability(chain.hidden_probability(), theta, chain.v)
 
 
-def test_anneal_adds_to_the_weights(fast):
-    theta, v = make("moderate", 12, 9), random_bits(1, 5, 12, seed=14)
-    once, twice = np.zeros((1, 5)), np.full((1, 5), 7.0)
-    for weights in (once, twice):
-        fast.chain(theta, v, stream(1), np.zeros(12, np.float32)).anneal(0, 0.5, weights)
-    np.testing.assert_allclose(twice, once + 7, rtol=1e-12)
-    assert (once != 0).all()
-
-
-def test_ratio_of_many_units_does_not_underflow(fast):
-    """500 saturated units and few temperatures: a float32 product of the factors is 0."""
-    theta = Parameters(
-        np.zeros((1, 500, 3), np.float32), np.zeros((1, 3), np.float32), np.full((1, 500), -40.0)
-    )
-    theta = theta.map(lambda x: x.astype(np.float32))
-    weights = np.zeros((1, 1))
-    base = np.zeros(3, np.float32)
-    fast.chain(theta, np.zeros((1, 1, 3), np.float32), stream(1), base).anneal(0, 0.1, weights)
-    np.testing.assert_allclose(weights, [[500 * (np.logaddexp(0, -4) - np.log(2))]], rtol=1e-4)
-
-
-@pytest.mark.parametrize("kind", ["initial", "moderate"])
-def test_annealed_log_z_is_exact_and_the_plain_one(kind, fast):
-    """40 estimates: no bias beyond 3 standard errors; those of NumPy but for rounding."""
-    one = make(kind, 14, 12)
+def test_annealed_log_z_is_exact(fast):
+    """40 estimates: no bias beyond 3 standard errors."""
+    one = make("moderate", 14, 12)
     theta = one.map(lambda array: np.repeat(array, 40, axis=0))
-    how = np.linspace(0.1, 0.9, 14), keys(40), 50, 100
-    estimate, plain = (annealed_log_z(theta, *how, engine=e) for e in (fast, PLAIN))
-    np.testing.assert_allclose(np.median(np.abs(estimate.value - plain.value)), 0, atol=1e-5)
-    np.testing.assert_allclose(estimate.value, plain.value, atol=0.1)
+    estimate = annealed_log_z(theta, np.linspace(0.1, 0.9, 14), keys(40), 50, 100, engine=fast)
     error = estimate.value - exact_log_z(one).value
     typical = np.sqrt((estimate.standard_error**2).mean())
     assert 0 < typical < 0.1
@@ -627,8 +438,7 @@ def test_evaluator_estimates_with_the_engine_it_is_given():
     spy = Spy()
     train = random_bits(9, 6, seed=14, dtype=np.uint8)
     theta = make("moderate", 6, 4, 2)
-    how = {"n_particles": 20, "n_temperatures": 30}
-    given = {"train": train, "test": train}, key, how
+    given = {"train": train, "test": train}, key, {"n_particles": 20, "n_temperatures": 30}
     points = Evaluator(*given, engine=spy)(theta, np.arange(2), 5)
     assert spy.made > 2  # of plain AIS, and of each trusted estimate's search and bases
     plain = Evaluator(*given)(theta, np.arange(2), 5)
@@ -639,9 +449,8 @@ def test_evaluator_estimates_with_the_engine_it_is_given():
 def test_generated_images_are_those_of_the_plain_engine():
     theta, spy = make("moderate", 12, 9, 2), Spy()
     images = generate(theta, keys(2), 60, 20, engine=spy)
-    assert spy.made == 1
     plain = generate(theta, keys(2), 60, 20)
-    assert images.dtype == np.uint8
+    assert spy.made == 1 and images.dtype == np.uint8
     assert_same_states(images.astype(np.float32), plain.astype(np.float32))
 
 
@@ -664,34 +473,24 @@ def hyperparameters(replicas, m):
 @pytest.mark.parametrize("kind", ["initial", "moderate"])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_algorithm_is_the_plain_one(name, kind, fast):
-    """Four updates, the last mini-batch incomplete: the same models and the same memory."""
+    """Four updates, the last mini-batch incomplete: the same models and the same memory. Nothing
+    that a step is given is written over."""
     theta = make(kind, 30, 20, 3)
-    hyper, states = hyperparameters(3, 30), {}
+    hyper, results = hyperparameters(3, 30), []
     for e in (fast, PLAIN):
-        state, draws = (theta, None), stream(3)
+        after, memory, draws = theta, None, stream(3)
         for size in (16, 16, 16, 5):
             v = e.states(random_bits(3, size, 30, seed=size, dtype=np.uint8))
-            state = ALGORITHMS[name].step(*state, v, hyper, draws, e)
-        states[e] = [*state[0], *(state[1] or ())], draws.position
-    assert states[fast][1] == states[PLAIN][1]
-    for got, expected, start in zip(*(states[e][0] for e in (fast, PLAIN)), theta, strict=False):
-        assert got.dtype == np.float32
-        np.testing.assert_allclose(got, expected, atol=3e-6, rtol=3e-6)
-        assert np.abs(expected - start).max() > 1e-3 if start.shape == expected.shape else True
-    assert len(states[fast][0]) == len(states[PLAIN][0])
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_step_writes_over_nothing(name, fast):
-    """A pure function: models, data and memory given to it stay as they are."""
-    theta, v = make("moderate", 30, 20, 2), random_bits(2, 8, 30, seed=1)
-    hyper, draws = hyperparameters(2, 30), stream(2)
-    middle, memory = ALGORITHMS[name].step(theta, None, v, hyper, draws, fast)
-    given = [*middle, *(memory or ()), v]
-    before = [array.copy() for array in given]
-    ALGORITHMS[name].step(middle, memory, v, hyper, draws, fast)
-    for array, copy in zip(given, before, strict=True):
-        np.testing.assert_array_equal(array, copy)
+            given = [*after, *(memory or ()), v]
+            before = [array.copy() for array in given]
+            after, memory = ALGORITHMS[name].step(after, memory, v, hyper, draws, e)
+            assert_equal(given, before)
+        results.append(([*after, *(memory or ())], draws.position))
+    (got, position), (expected, plain_position) = results
+    assert position == plain_position
+    assert_float32(got, expected, rtol=3e-6, atol=3e-6)
+    for start, end in zip(theta, expected, strict=False):
+        assert np.abs(end - start).max() > 1e-3
 
 
 # ----------------------------------------------------------------------------- threads
@@ -725,11 +524,9 @@ def test_threads_change_no_bit(threads, monkeypatch):
             for _ in range(2):
                 after, memory = ALGORITHMS["sdcp_d"].step(after, memory, v, hyper, stream(2), one)
             results.append([weights, chain.v, *after, *(memory or ())])
-            results[-1] += [*one.gibbs(theta, v, 5, stream(2)), one.hidden_probability(theta, v)]
-            results[-1] += [*one.ascend(theta, hyper.learning_rate, after, theta)]
+            results[-1] += one.ascend(theta, hyper.learning_rate, after, theta)
             assert pool.given == 0 if n_threads == 1 else pool.given > 100 * threads
-    for one, other in zip(*results, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_equal(*results)
 
 
 def test_as_many_threads_as_the_products_have():
@@ -752,84 +549,7 @@ def test_an_error_in_a_thread_is_raised(monkeypatch):
         cpu_kernels.share_out(pool, 2, fail, 10, 1)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 8])
-@pytest.mark.parametrize("rows", [1, 2, 7, 16])
-def test_every_row_is_shared_out_once(rows, threads, monkeypatch):
-    monkeypatch.setattr(cpu_kernels, "_WORTH_SHARING", 0)
-    done = np.zeros(rows, int)
-
-    def kernel(first, last, array):
-        array[first:last] += 1
-
-    with ThreadPoolExecutor(threads) as pool:
-        cpu_kernels.share_out(pool, threads, kernel, rows, 5, done)
-    assert (done == 1).all()
-
-
 # ----------------------------------------------------------------------------- kernels
-
-
-@pytest.mark.parametrize("draw", [0, 1, 2**32 - 1, 2**32, 2**45 + 12345])
-def test_compiled_philox_is_philox(draw):
-    """Word by word: halves of key and draw, block, row."""
-    some = np.array([0, 2**64 - 1, 0x299F31D0A4093822], np.uint64)
-    expected = philox(some, draw, 7, 24)
-    for k, words in zip(some, expected, strict=True):
-        for row in (0, 1, 6):
-            got = np.zeros(24, np.uint32)
-            cpu_kernels._philox(k, row, np.uint64(draw), got)
-            np.testing.assert_array_equal(got, words[row])
-
-
-def draw(x, *how):
-    """Half a step in which no unit of the other layer has changed."""
-    n_replicas, n_rows, width = x.shape
-    W = np.zeros((n_replicas, width // cpu_kernels.LANES, 3, cpu_kernels.LANES), np.float32)
-    state, changes = np.zeros((n_replicas, n_rows, 1), np.uint64), np.zeros((*x.shape[:2], 5))
-    received = x, W, state, state.copy(), changes.astype(np.uint32), False
-    cpu_kernels.half_step(0, n_replicas * n_rows, received, *how)
-
-
-@pytest.mark.parametrize("width", [1, 3, 4, 5, 31, 32, 33, 63, 64, 65, 130])
-def test_compiled_uniforms_are_the_streams(width):
-    """A unit is on where u < ½, for a threshold that rounds nothing; no bit beyond the last."""
-    draws = stream(3, 2**32 + 1)
-    state = np.full((3, 6, -(-width // 64)), 2**64 - 1, np.uint64)  # to be written over
-    x = np.zeros((3, 6, cpu_kernels.LANES * 5), np.float32)
-    how = np.float32(1), np.zeros((3, width), np.float32), draws.device_keys, draws.position
-    draw(x, *how, state)
-    np.testing.assert_array_equal(bits(state, width), draws.uniform(6, width) < 0.5)
-
-
-def test_scale_and_offset_of_a_draw():
-    """p = σ(scale · x + offset), the offset a unit's own, and a replica's."""
-    x = np.zeros((2, 2000, cpu_kernels.LANES), np.float32)
-    x[:, :, :9] = random_models(9, 4, 17, replicas=2).W.repeat(500, axis=1)
-    draws, offset = stream(2), random_models(9, 1, 18, replicas=2, dtype=np.float32).b
-    state = np.zeros((2, 2000, 1), np.uint64)
-    how = np.float32(0.3), offset, draws.device_keys, draws.position
-    draw(x, *how, state)
-    p = expit(0.3 * x[:, :, :9].astype(np.float64) + offset[:, None])
-    assert (bits(state, 9) != (draws.uniform(2000, 9) < p)).mean() < 1e-3
-
-
-@pytest.mark.parametrize(("M", "N"), [(1, 1), (3, 32), (64, 33), (65, 100), (130, 31)])
-def test_packed_weights(M, N):
-    """Every column once, whole or in pieces; then the sum of the rows, and zeros."""
-    W = np.random.default_rng(20).random((3, M, N), dtype=np.float32)
-    blocks, lanes = -(-N // cpu_kernels.LANES), cpu_kernels.LANES
-    whole, other = (np.full((3, blocks, M + 2, lanes), np.nan, np.float32) for _ in "ab")
-    cpu_kernels.pack(0, 3 * blocks, W, False, whole)
-    cpu_kernels.pack(0, 3 * blocks, np.ascontiguousarray(W.transpose(0, 2, 1)), True, other)
-    np.testing.assert_array_equal(whole, other)
-    columns = whole.transpose(0, 2, 1, 3).reshape(3, M + 2, blocks * lanes)
-    np.testing.assert_array_equal(columns[:, :M, :N], W)
-    np.testing.assert_allclose(columns[:, M, :N], W.sum(1), rtol=1e-5)
-    assert not columns[:, :, N:].any() and not columns[:, M + 1].any()
-    piece = np.zeros_like(whole)
-    cpu_kernels.pack(blocks, 2 * blocks, W, False, piece)
-    np.testing.assert_array_equal(piece[1], whole[1])
-    assert not piece[::2].any()
 
 
 @pytest.mark.parametrize("n_on", [0, 1, 40, 64, 65, 69, 70])
@@ -864,17 +584,11 @@ def test_statistics(p_on, B, m, n, fast):
     """Means over the batch of p(h | v) vᵀ, v and p(h | v), however many are on; to float32."""
     v = random_bits(2, B, m, seed=21, p=p_on)
     p = np.random.default_rng(22).random((2, B, n), dtype=np.float32)
-    before = v.copy(), p.copy()
     got = fast.statistics(None, v, p)
     expected = PLAIN.statistics(None, v.astype(np.float64), p.astype(np.float64))
-    for one, other in zip(got, expected, strict=True):
-        assert one.dtype == np.float32 and one.shape == other.shape
-        np.testing.assert_allclose(one, other, atol=1e-6)
-    np.testing.assert_array_equal(before[0], v)
-    np.testing.assert_array_equal(before[1], p)
+    assert_float32(got, expected, rtol=1e-7, atol=1e-6)
     strided = np.asfortranarray(v), np.asfortranarray(p)
-    for one, other in zip(fast.statistics(None, *strided), got, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_equal(fast.statistics(None, *strided), got)
 
 
 @numba.njit
@@ -890,7 +604,7 @@ def test_exp_is_accurate():
     out = np.zeros_like(x)
     exp_of(x, out)
     np.testing.assert_allclose(out, np.exp(x.astype(np.float64)), rtol=1.3e-7)
-    assert out[x == 0].tolist() == [1] * (x == 0).sum()
+    assert (out[x == 0] == 1).all() and (x == 0).any()
     beyond = np.array([-np.inf, -1000, -87.5, 88.5, 1000, np.inf, np.nan], np.float32)
     out = np.zeros_like(beyond)
     exp_of(beyond, out)

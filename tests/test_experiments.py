@@ -3,10 +3,9 @@
 import copy
 import json
 from itertools import product
-from math import prod
 
 import pytest
-import yaml
+import schema
 from snakemake.common.configfile import load_configfile
 from snakemake.utils import update_config
 
@@ -19,17 +18,18 @@ GROUPS = experiments.read_hyperparameters()
 PAPER = experiments.read()
 
 
-def combinations(config):
-    """Every experiment, hidden size and algorithm of a configuration."""
+def run_of(experiment, algorithm, n_hidden=500, config=PAPER):
+    """The settings of a run, with hyperparameters of a group that has some for it."""
+    others = {"bars_and_stripes_2017": "eta_0.1", "mnist_2017": "eta_0.01"}
+    group = others.get(experiment, "as_published")
+    return run_settings(config, GROUPS, experiment, group, algorithm, n_hidden)
+
+
+def every_run(config):
+    """Experiment and settings of each run of a configuration."""
     for name, experiment in config["experiments"].items():
         for n_hidden, algorithm in product(experiment["n_hidden"], experiment["algorithms"]):
-            yield name, n_hidden, algorithm
-
-
-def group_of(experiment):
-    return {"bars_and_stripes_2017": "eta_0.1", "mnist_2017": "eta_0.01"}.get(
-        experiment, "as_published"
-    )
+            yield name, run_of(name, algorithm, n_hidden, config)
 
 
 def check_sweep(settings):
@@ -43,24 +43,6 @@ def check_sweep(settings):
     return values
 
 
-# ------------------------------------------------------------------- the configuration
-
-
-def leaves(tree, path=()):
-    """Path -> value of everything that is not itself a mapping."""
-    if not isinstance(tree, dict):
-        return {path: tree}
-    return {p: v for name, part in tree.items() for p, v in leaves(part, (*path, name)).items()}
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_a_scale_changes_what_it_names_and_nothing_else(scale):
-    expected = {}
-    for name in ("config", "paper", scale):
-        expected |= leaves(yaml.safe_load((CONFIG / f"{name}.yaml").read_text()))
-    assert leaves(experiments.read(scale)) == expected
-
-
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_workflow_reads_the_same_configuration(scale):
     config = {}
@@ -69,63 +51,43 @@ def test_the_workflow_reads_the_same_configuration(scale):
     assert config == experiments.read(scale)
 
 
-def test_reading_a_scale_leaves_no_traces():
-    experiments.read("smoke")
-    assert experiments.read() == PAPER and PAPER["experiments"]["mnist"]["epochs"] == 200
-
-
 # -------------------------------------------------------------------------------- runs
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_settings_of_every_run_are_accepted(scale):
     config = experiments.read(scale)
-    seen = set()
-    for name, n_hidden, algorithm in combinations(config):
-        found = run_settings(config, GROUPS, name, group_of(name), algorithm, n_hidden)
+    assert schema.violation("config", config) is None
+    for name, found in every_run(config):
         runs.canonical(found)
-        assert (found["algorithm"], found["n_hidden"]) == (algorithm, n_hidden)
-        assert found["seed"] == config["seed"]
-        experiment = config["experiments"][name]
-        for key in ("dataset", "trials", "epochs", "batch_size", "evaluate", "ais"):
-            assert found[key] == experiment[key]
-        seen.add(name)
-    assert seen == set(config["experiments"])
+        expected = config["experiments"][name] | {"seed": config["seed"]}
+        for key in ("dataset", "trials", "epochs", "batch_size", "evaluate", "ais", "seed"):
+            assert found[key] == expected[key]
 
 
 def test_every_algorithm_makes_the_same_number_of_gibbs_steps():
     """K = d K′; only S-DCP and S-DCP-D have an inner loop."""
     expected = {"bars_and_stripes": (4, 2, 2), "bars_and_stripes_2017": (12, 3, 4)}
-    for name, n_hidden, algorithm in combinations(PAPER):
-        found = run_settings(PAPER, GROUPS, name, group_of(name), algorithm, n_hidden)
-        steps = found["n_inner_iterations"], found["n_gibbs_steps"]
+    for name, found in every_run(PAPER):
         k, d, k_inner = expected.get(name, (24, 6, 4))
-        assert steps == ((d, k_inner) if algorithm.startswith("sdcp") else (1, k))
-        assert prod(steps) == k
-
-
-def test_hyperparameters_are_those_of_the_group():
-    groups = {"mine": {"mnist": {"cd": {"learning_rate": 0.3}, "cg": {"learning_rate": 0.4}}}}
-    for algorithm, expected in (
-        ("cd", {"learning_rate": 0.3}),
-        ("cg", {"learning_rate": 0.4, "sliding_factor": 0.01}),
-    ):
-        found = run_settings(PAPER, groups, "mnist", "mine", algorithm, 500)
-        assert found["hyperparameters"] == expected
-    assert groups["mine"]["mnist"]["cg"] == {"learning_rate": 0.4}  # not written into
+        inner = found["algorithm"].startswith("sdcp")
+        steps = found["n_inner_iterations"], found["n_gibbs_steps"]
+        assert steps == ((d, k_inner) if inner else (1, k))
 
 
 def test_an_entry_for_a_hidden_size_comes_before_the_general_one():
-    general, own = {"cd": {"learning_rate": 0.1}}, {"cd": {"learning_rate": 0.2}}
+    general, own = {"cg": {"learning_rate": 0.1}}, {"cg": {"learning_rate": 0.2}}
     groups = {"mine": {"bars_and_stripes": general, "bars_and_stripes_8h": own}}
     for n_hidden, rate in ((4, 0.1), (8, 0.2), (16, 0.1)):
-        found = run_settings(PAPER, groups, "bars_and_stripes", "mine", "cd", n_hidden)
-        assert found["hyperparameters"] == {"learning_rate": rate}
+        found = run_settings(PAPER, groups, "bars_and_stripes", "mine", "cg", n_hidden)
+        assert found["hyperparameters"] == {"learning_rate": rate, "sliding_factor": 0.01}
+    assert general == {"cg": {"learning_rate": 0.1}}  # not written into
     only = {"mine": {"bars_and_stripes_8h": own}}
     with pytest.raises(ConfigError):
-        run_settings(PAPER, only, "bars_and_stripes", "mine", "cd", 4)
-    with pytest.raises(ConfigError):  # an own entry without the algorithm: no mixture of the two
-        run_settings(PAPER, {"mine": {"mnist": own, "mnist_500h": {}}}, "mnist", "mine", "cd", 500)
+        run_settings(PAPER, only, "bars_and_stripes", "mine", "cg", 4)
+    without = {"mine": {"mnist": general, "mnist_500h": {}}}
+    with pytest.raises(ConfigError):  # no mixture of the two
+        run_settings(PAPER, without, "mnist", "mine", "cg", 500)
 
 
 @pytest.mark.parametrize(
@@ -153,11 +115,11 @@ def backwards(tree):
 @pytest.mark.parametrize("algorithm", ["cg", "sdcp_d"])
 def test_order_of_keys_does_not_matter(algorithm):
     """Settings are compared as text: another order would train everything anew."""
-    both = (PAPER, GROUPS), (backwards(PAPER), backwards(GROUPS))
-    assert list(both[0][0]) != list(both[1][0])
-    settings = [run_settings(*b, "mnist", "as_published", algorithm, 500) for b in both]
-    assert json.dumps(settings[0]["hyperparameters"]) == json.dumps(settings[1]["hyperparameters"])
-    assert list(settings[0]) == list(settings[1])
+    one = run_settings(PAPER, GROUPS, "mnist", "as_published", algorithm, 500)
+    turned = backwards(PAPER), backwards(GROUPS)
+    other = run_settings(*turned, "mnist", "as_published", algorithm, 500)
+    assert json.dumps(one["hyperparameters"]) == json.dumps(other["hyperparameters"])
+    assert list(one) == list(other)
 
 
 # --------------------------------------------------------------------------- ablations
@@ -168,52 +130,26 @@ def test_an_ablation_differs_from_its_base_in_one_choice(scale):
     """Else it would not be known what makes the difference; trials and evaluations apart, which
     are for time. Trained with the values of its base."""
     config = experiments.read(scale)
-    every = config["experiments"]
-    assert set(config["ablations"]) == {"mnist", "caltech", "kannada"}
-    seen = []
-    for base, others in config["ablations"].items():
+    every, ablations = config["experiments"], config["ablations"]
+    assert set(ablations) == {"mnist", "caltech", "kannada"}
+    for base, others in ablations.items():
         for other in others:
-            assert set(every[other]) == set(every[base])
             differ = {name for name in every[base] if every[other][name] != every[base][name]}
             assert len(differ & {"dataset", "batch_size"}) == 1
             assert differ <= {"dataset", "batch_size", "trials", "evaluate"}
-            assert every[other]["trials"] == 1 or scale != "paper"
-            data.files_of(every[other]["dataset"])
             for algorithm in every[other]["algorithms"]:
-                here, there = (
-                    run_settings(config, GROUPS, name, "as_published", algorithm, 500)
-                    for name in (other, base)
-                )
+                here, there = (run_of(name, algorithm, config=config) for name in (other, base))
                 assert here["hyperparameters"] == there["hyperparameters"]
-            seen.append(other)
-    assert len(seen) == len(set(seen)) and not set(seen) & set(config["ablations"])
-    if scale == "paper":
-        assert len(seen) == 6
-
-
-def test_an_ablation_has_the_hyperparameters_of_its_base():
-    """All of them, also those of algorithms that a scale leaves out, and no others."""
-    groups = GROUPS["as_published"]
-    for base, others in PAPER["ablations"].items():
-        for other in others:
-            assert groups[other] == groups[base]
-            assert not any(name.startswith(f"{other}_") for name in groups)
 
 
 def test_evaluations_of_an_ablation_are_among_those_of_its_base():
     """They are shown beside each other, and their last points compared."""
-    every = PAPER["experiments"]
+    assert sum(map(len, PAPER["ablations"].values())) == 6
     for base, others in PAPER["ablations"].items():
+        of_base = evaluation_updates(run_of(base, "cd") | {"batch_size": 200}, 4100)
         for other in others:
-            updates = [
-                evaluation_updates(
-                    run_settings(PAPER, GROUPS, name, "as_published", "cd", 500)
-                    | {"batch_size": every[base]["batch_size"]},
-                    4100,
-                )
-                for name in (other, base)
-            ]
-            assert set(updates[0]) <= set(updates[1]) and updates[0][-1] == updates[1][-1]
+            updates = evaluation_updates(run_of(other, "cd") | {"batch_size": 200}, 4100)
+            assert set(updates) <= set(of_base) and updates[-1] == of_base[-1]
 
 
 # ------------------------------------------------------------------------------ sweeps
@@ -244,24 +180,16 @@ def test_tuning_never_sees_the_test_images_nor_the_seed_of_the_runs(scale):
             sweep = sweep_settings(config, GROUPS, name, "tuning", algorithm, 4)
             assert sweep["dataset"] == config["experiments"][name]["dataset"] + "_valid"
             assert sweep["seed"] == config["tuning"]["seed"] != config["seed"]
-            data.files_of(sweep["dataset"])
 
 
-def test_a_sweep_is_the_run_but_for_what_its_study_changes():
-    changed = {"trials", "epochs", "evaluate", "ais", "hyperparameters"}
-    for kind in ("tuning", "published", "sensitivity_as_published"):
-        run = run_settings(PAPER, GROUPS, "mnist", "as_published", "sdcp_d", 500)
-        sweep = sweep_settings(PAPER, GROUPS, "mnist", kind, "sdcp_d", 500)
-        own = changed | ({"dataset", "seed"} if kind == "tuning" else set())
-        assert set(sweep) - {"rounds"} == set(run)
-        assert {n: v for n, v in sweep.items() if n not in {*own, "rounds"}} == {
-            n: v for n, v in run.items() if n not in own
-        }
-        study = PAPER[kind.partition("_")[0]]["experiments"]["mnist"]
-        assert {n: sweep[n] for n in study if n != "lambda_hessian"} == {
-            n: v for n, v in study.items() if n != "lambda_hessian"
-        }
-        assert sweep["epochs"] == study.get("epochs", run["epochs"])
+@pytest.mark.parametrize("kind", ["tuning", "published", "sensitivity_as_published"])
+def test_a_sweep_is_the_run_but_for_what_its_study_changes(kind):
+    sweep = sweep_settings(PAPER, GROUPS, "mnist", kind, "sdcp_d", 500)
+    expected = run_of("mnist", "sdcp_d") | PAPER[kind.partition("_")[0]]["experiments"]["mnist"]
+    expected.pop("lambda_hessian", None)  # of the grid
+    for name in ("hyperparameters", *(("dataset", "seed") if kind == "tuning" else ())):
+        del sweep[name], expected[name]
+    assert sweep == expected
 
 
 def test_a_grid_means_every_combination():
@@ -286,11 +214,6 @@ def test_sensitivity_keeps_the_learning_rate_of_the_group(experiment, rate):
     expected = set(product(grid["epsilon"], grid["lambda_hessian"]))
     assert {(each["epsilon"], each["lambda_hessian"]) for each in values} == expected
     assert len(values) == (14 if experiment == "mnist" else 28) and sweep["seed"] == PAPER["seed"]
-
-
-def test_sensitivity_without_the_values_of_the_group():
-    with pytest.raises(ConfigError, match="no sdcp_d for mnist in group tuned_by_nobody"):
-        sweep_settings(PAPER, GROUPS, "mnist", "sensitivity_tuned_by_nobody", "sdcp_d", 500)
 
 
 def test_step_matched():

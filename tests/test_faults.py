@@ -17,6 +17,7 @@ import psutil
 import pytest
 from project import (
     CD,
+    check_refused,
     command,
     copy_project,
     environment,
@@ -30,21 +31,23 @@ from sdcpd import ROOT, data, runs
 from sdcpd.runs import archive, runfile
 from sdcpd.training import position_of
 
+RUN = f"{CD}/run.json"
 KILLS = int(os.environ.get("SDCPD_KILLS", "2"))  # 10 or more: of the whole smoke scale
 # In them are times, which are never the same twice.
 TIMES = ("timing/", "table1_timing", "claims", "site/", "wall.json", "notebooks/")
 
 
+def made(project, **changes):
+    """The smallest run, which a call of snakemake makes."""
+    status, printed = run(project, RUN, **changes)
+    assert status == 0, printed[-3000:]
+    return runs.load(project / CD)
+
+
 def start(project, *targets, log=subprocess.DEVNULL):
     """Snakemake in the copy, as a group of processes of its own."""
-    return subprocess.Popen(
-        command(*targets),
-        cwd=project,
-        env=environment(project),
-        start_new_session=True,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-    )
+    where = {"cwd": project, "env": environment(project), "start_new_session": True}
+    return subprocess.Popen(command(*targets), stdout=log, stderr=subprocess.STDOUT, **where)
 
 
 def wait_for(condition, seconds=120):
@@ -53,11 +56,6 @@ def wait_for(condition, seconds=120):
     while not (found := condition()) and time.monotonic() < deadline:
         time.sleep(0.05)
     return found
-
-
-def longer(project):
-    """The copy, in which the smallest job takes seconds."""
-    return with_algorithms(project, ["cd"], 8000)
 
 
 def updates_in(folder):
@@ -76,26 +74,45 @@ def processes_in(folder):
     return found
 
 
+def kernels(project):
+    with contextlib.suppress(psutil.Error):
+        return [p for p in processes_in(project) if "ipykernel_launcher" in " ".join(p.cmdline())]
+
+
 # ------------------------------------------------------------------------------ killed
 
 
 def test_killed_training_goes_on_with_the_same_result(tmp_path):
-    fresh = longer(copy_project(tmp_path / "project"))
-    first = start(fresh, f"{CD}/run.json")
-    assert wait_for(lambda: updates_in(fresh / CD) > 0)  # the first is of the initial model
-    os.killpg(first.pid, signal.SIGKILL)
-    first.wait()
-    assert list((fresh / CD).glob("checkpoint-*.npz")) and not (fresh / CD / "run.json").exists()
-    assert wait_for(lambda: not processes_in(fresh))
+    project = with_algorithms(copy_project(tmp_path / "project"), ["cd"], 8000)  # for seconds
+    log = tmp_path / "log.txt"
 
-    status, printed = run(fresh, f"{CD}/run.json")
-    assert status == 0, printed[-3000:]
-    resumed = runs.load(fresh / CD)
+    # Its kernel alone: one line says so.
+    with log.open("w") as file:
+        first = start(project, RUN, log=file)
+        assert wait_for(lambda: kernels(project))
+        kernels(project)[0].kill()
+        assert first.wait(60) != 0
+    (failed,) = failures(log.read_text())
+    assert "its kernel was killed" in failed and "run the same command again" in failed
+
+    # The same command while it runs: it says who is at work, and disturbs nothing.
+    second = start(project, RUN)
+    assert wait_for(lambda: list(project.glob(".snakemake/locks/*")))
+    words = f"note: another snakemake is at work in this folder (process {second.pid})"
+    check_refused(words, project, RUN)
+    assert wait_for(lambda: updates_in(project / CD) > 0)  # the first is of the initial model
+
+    # All of it.
+    os.killpg(second.pid, signal.SIGKILL)
+    second.wait()
+    assert updates_in(project / CD) > 0 and not (project / RUN).exists()
+    assert wait_for(lambda: not processes_in(project))
+    resumed = made(project)
     assert 0 < resumed.wall["resumed_at_update"] < 8000
     undisturbed = tmp_path / "undisturbed"
     runs.execute(resumed.settings, undisturbed, "auto")
     for part in ("curve.csv", "models.npz"):
-        assert (fresh / CD / part).read_bytes() == (undisturbed / part).read_bytes(), part
+        assert (project / CD / part).read_bytes() == (undisturbed / part).read_bytes(), part
 
 
 def test_finished_training_outlives_what_fails_after_it(tmp_path):
@@ -106,46 +123,12 @@ def test_finished_training_outlives_what_fails_after_it(tmp_path):
     path.write_text(
         original.replace("figures.trial_curves(run).suptitle(name, y=1.02)", "raise OSError('pen')")
     )
-    status, printed = run(project, f"{CD}/run.json")
+    status, printed = run(project, RUN)
     assert status != 0 and "OSError: pen" in printed, printed[-3000:]
     path.write_text(original)
-    status, printed = run(project, f"{CD}/run.json")
-    assert status == 0, printed[-3000:]
-    trained = runs.load(project / CD)
+    trained = made(project)
     assert trained.wall["resumed_at_update"] == trained.curve["update"].max()
     assert not list((project / CD).glob("checkpoint-*"))
-
-
-def test_copied_project_does_not_use_the_original(tmp_path):
-    """Its virtual environment, copied too, has the original's package."""
-    project = copy_project(tmp_path / "project")
-    status, printed = run(project, f"{CD}/run.json", PYTHONPATH=str(ROOT / "src"))
-    assert status != 0 and "Traceback" not in printed
-    line = f"the package in use is that of {ROOT}, not of this folder"
-    assert printed.count(line) == 1 and "delete its .venv" in printed, printed[-3000:]
-    assert not (project / "results").exists()
-
-
-@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs another file system")
-def test_logs_on_another_file_system_and_other_kernels(tmp_path):
-    """Of the name python3: an environment module's, or conda's. The job's is this Python."""
-    project, spec = copy_project(tmp_path / "project"), tmp_path / "jupyter/kernels/python3"
-    spec.mkdir(parents=True)
-    spec.joinpath("kernel.json").write_text('{"argv": ["false"], "display_name": "other"}')
-    elsewhere, others = Path(tempfile.mkdtemp(dir="/dev/shm")), str(tmp_path / "jupyter")
-    try:
-        (project / "logs").symlink_to(elsewhere)
-        where = {"JUPYTER_PATH": others, "JUPYTER_DATA_DIR": others}
-        status, printed = run(project, f"{CD}/run.json", **where)
-        assert status == 0, printed[-3000:]
-        assert not list(elsewhere.rglob("*.ipynb")) and list(elsewhere.rglob("*.log"))
-    finally:
-        shutil.rmtree(elsewhere)
-
-
-def kernels(project):
-    with contextlib.suppress(psutil.Error):
-        return [p for p in processes_in(project) if "ipykernel_launcher" in " ".join(p.cmdline())]
 
 
 def kill_group(process, project):
@@ -160,11 +143,12 @@ def kill_snakemake(process, project):
 
 def kill_kernel(process, project):
     """One alone; then Ctrl-C, as the rest would be made all the same."""
-    found = wait_for(lambda: kernels(project), 30)
-    if found:
+    wait_for(lambda: kernels(project) or process.poll() is not None, 30)
+    if found := kernels(project):
         found[0].kill()
         time.sleep(2)
-    os.killpg(process.pid, signal.SIGINT)
+    with contextlib.suppress(ProcessLookupError):  # it had ended
+        os.killpg(process.pid, signal.SIGINT)
     process.wait(120)
 
 
@@ -179,7 +163,7 @@ def contents(project):
 def test_killed_at_random_it_ends_with_the_same_bytes(tmp_path):
     """KILLS times, and each time at once the same command again."""
     everything = KILLS >= 10 and have_data()
-    targets = () if everything else (f"{CD}/run.json", f"{CD.replace('cd-', 'sdcp_d-')}/run.json")
+    targets = () if everything else (RUN, RUN.replace("cd-", "sdcp_d-"))
     undisturbed = copy_project(tmp_path / "undisturbed")
     before = time.monotonic()
     status, printed = run(undisturbed, *targets)
@@ -207,49 +191,18 @@ def test_killed_at_random_it_ends_with_the_same_bytes(tmp_path):
     assert [name for name in ours if ours[name] != theirs[name]] == [], seed
 
 
-def test_killed_kernel_is_named_in_one_line(tmp_path):
-    project = copy_project(tmp_path / "project")
-    with (tmp_path / "log.txt").open("w+") as log:
-        process = start(project, f"{CD}/run.json", log=log)
-        assert wait_for(lambda: kernels(project))
-        kernels(project)[0].kill()
-        assert process.wait(60) != 0
-        log.seek(0)
-        (failed,) = failures(log.read())
-    assert "its kernel was killed" in failed and "run the same command again" in failed
-
-
-def test_two_at_once(tmp_path):
-    """The second says who is at work, and disturbs nothing."""
-    project = longer(copy_project(tmp_path / "project"))
-    process = start(project, f"{CD}/run.json")
-    assert wait_for(lambda: list(project.glob(".snakemake/locks/*")))
-    status, printed = run(project, f"{CD}/run.json")
-    notes = [line for line in printed.splitlines() if line.startswith("note: another snakemake")]
-    assert status != 0 and len(notes) == 1 and f"(process {process.pid})" in notes[0], printed
-    assert process.wait(120) == 0 and runs.load(project / CD)
-
-
-# ----------------------------------------------------------------------- disk and folders
+# ---------------------------------------------------------------------------- full disks
 
 
 @pytest.fixture
 def disk(tmp_path):
-    """A function bytes -> folder on a disk of that size; and one folder -> None: read-only."""
+    """A disk of 200 MB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-
-    def mount(*options):
-        done = subprocess.run(["mount", *options, folder], capture_output=True)
-        if done.returncode:
-            pytest.skip("a disk of its own needs the right to mount one")
-
-    def make(size):
-        mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs")
-        return folder
-
-    make.read_only = lambda: mount("-o", "remount,ro")
-    yield make
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200M", "tmpfs", folder]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a disk of its own needs the right to mount one")
+    yield folder
     subprocess.run(["umount", "--lazy", folder], capture_output=True)
 
 
@@ -259,97 +212,103 @@ def fill(folder, left):
         os.posix_fallocate(file.fileno(), 0, free - left)
 
 
-def test_full_disk_is_noticed_before_anything_is_done(tmp_path, disk):
-    project = copy_project(disk(200 * 10**6) / "project")
+def test_full_disk(tmp_path, disk):
+    """It is noticed before anything is done; a job whose disk becomes full says so."""
+    project = copy_project(disk / "project")
     fill(project, 10 * 10**6)
-    status, printed = run(project, f"{CD}/run.json")
-    lines = [line for line in printed.splitlines() if "the disk is full" in line]
-    assert status != 0 and len(lines) == 1, printed[-3000:]
-    assert "Traceback" not in printed and not (project / "results").exists()
+    check_refused("the disk is full", project, RUN)
+    assert not (project / "results").exists()
+    (project / "filling").unlink()
 
-
-def test_disk_that_becomes_full(tmp_path, disk):
-    """The job says so; with room again the same command makes the rest."""
-    project = copy_project(disk(200 * 10**6) / "project")
-    with (tmp_path / "log.txt").open("w+") as log:
-        process = start(project, f"{CD}/run.json", log=log)
+    log = tmp_path / "log.txt"
+    with log.open("w") as file:
+        process = start(project, RUN, log=file)
         assert wait_for(lambda: kernels(project))
         fill(project, 0)
         assert process.wait(120) != 0
-        log.seek(0)
-        printed = log.read()
-    name = "train-bars_and_stripes-as_published-4h"
-    lines = [line for line in printed.splitlines() if line.startswith(f"{name}: ")]
-    assert len(lines) == 1 and "No space left on device" in lines[0], printed[-3000:]
+    name = "train-bars_and_stripes-as_published-4h: "
+    lines = [line for line in log.read_text().splitlines() if line.startswith(name)]
+    assert len(lines) == 1 and "No space left on device" in lines[0], lines
     (project / "filling").unlink()
-    status, printed = run(project, f"{CD}/run.json")
-    assert status == 0, printed[-3000:]
-    assert runs.load(project / CD).curve.train.notna().all()
+    assert made(project).curve.train.notna().all()
 
 
-def test_folder_that_cannot_be_written_to(tmp_path, disk):
-    project = tmp_path / "project"
-    if os.geteuid() == 0:  # whom no permission stops
-        project = copy_project(disk(200 * 10**6) / "project")
-        disk.read_only()
-    else:
-        copy_project(project)
-        (project / "results").mkdir(mode=0o500)
-    status, printed = run(project, f"{CD}/run.json")
-    lines = [line for line in printed.splitlines() if "cannot be written to" in line]
-    assert status != 0 and len(lines) == 1 and "Traceback" not in printed, printed[-3000:]
+# ------------------------------------------------------------------ where and how it runs
 
 
-@pytest.mark.skipif(not Path("/proc").exists(), reason="needs a folder that nobody can write to")
-def test_home_folder_that_cannot_be_written_to(tmp_path):
+def test_copied_project_does_not_use_the_original(tmp_path):
+    """Its virtual environment, copied too, has the original's package."""
     project = copy_project(tmp_path / "project")
-    status, printed = run(project, f"{CD}/run.json", HOME="/proc/nobody", XDG_CACHE_HOME="")
-    assert status == 0, printed[-3000:]
-    assert "/proc/nobody" not in printed + (project / f"{CD}/run.json").read_text()
-    for notebook in project.glob("results/smoke/notebooks/*.ipynb"):
-        assert "/proc/nobody" not in notebook.read_text()
+    words = f"the package in use is that of {ROOT}, not of this folder"
+    check_refused(words, project, RUN, PYTHONPATH=str(ROOT / "src"))
+    assert not (project / "results").exists()
 
 
-def test_whatever_the_folder_is_called(tmp_path):
-    """Its own Python, as uv makes it, lies there too."""
-    project = copy_project(tmp_path / """it's 100% (größe) $x "q" ;&""")
-    (project / ".venv").symlink_to(sys.prefix)
-    program = [project / ".venv/bin/python", *command(f"{CD}/run.json")[1:]]
-    done = subprocess.run(program, cwd=project, env=environment(project), capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()[-3000:]
-    assert runs.load(project / CD)
+def test_folder_that_cannot_be_written_to(tmp_path, request):
+    if os.geteuid() == 0:  # whom no permission stops
+        folder = request.getfixturevalue("disk")
+        project = copy_project(folder / "project")
+        subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+    else:
+        project = copy_project(tmp_path / "project")
+        (project / "results").mkdir(mode=0o500)
+    check_refused("cannot be written to", project, RUN)
 
 
 @pytest.mark.parametrize("name", ["{0}", "a:b"])
 def test_folder_whose_name_cannot_be(name, tmp_path):
-    project = copy_project(tmp_path / name)
-    status, printed = run(project, "--dry-run")
-    lines = [line for line in printed.splitlines() if "rename the folder" in line]
-    assert status != 0 and len(lines) == 1 and "Traceback" not in printed, printed[-3000:]
+    check_refused("rename the folder", copy_project(tmp_path / name), "--dry-run")
 
 
-@pytest.mark.parametrize("shell", ["2>&1 | head -n 1", ">&- 2>&-"])
-def test_whatever_becomes_of_the_terminal(shell, tmp_path):
-    project = copy_project(tmp_path / "project")
-    line = f"set -o pipefail; {shlex.join(command(f'{CD}/run.json'))} {shell}"
-    few = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}  # letters
-    done = subprocess.run(["bash", "-c", line], cwd=project, env=environment(project, **few))
-    assert done.returncode == 0
+def test_folder_of_any_other_name_with_foreign_kernels(tmp_path):
+    """Its own Python, as uv makes it, lies there, and its logs lie on another file system.
+
+    The name python3 may be that of another kernel, an environment module's or conda's.
+    """
+    project = copy_project(tmp_path / """it's 100% (größe) $x "q" ;&""")
+    (project / ".venv").symlink_to(sys.prefix)
+    spec = tmp_path / "jupyter/kernels/python3"
+    spec.mkdir(parents=True)
+    spec.joinpath("kernel.json").write_text('{"argv": ["false"], "display_name": "other"}')
+    others = dict.fromkeys(("JUPYTER_PATH", "JUPYTER_DATA_DIR"), str(tmp_path / "jupyter"))
+    another = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=another) as logs:
+        (project / "logs").symlink_to(logs)
+        program = [project / ".venv/bin/python", *command(RUN)[1:]]
+        where = {"cwd": project, "env": environment(project, **others)}
+        done = subprocess.run(program, **where, capture_output=True)
+        assert done.returncode == 0, done.stderr.decode()[-3000:]
+        assert not list(Path(logs).rglob("*.ipynb")) and list(Path(logs).rglob("*.log"))
     assert runs.load(project / CD)
 
 
-def test_user_id_without_a_name(tmp_path):
-    """As a container may give."""
-    unshare = ["unshare", "--user", "--map-user=12345"]
-    if not shutil.which("unshare") or subprocess.run([*unshare, "true"]).returncode:
-        pytest.skip("needs the right to take another user id")
+@pytest.mark.skipif(not Path("/proc").exists(), reason="needs a folder that nobody can write to")
+def test_user_without_a_home_and_a_name(tmp_path):
+    """As a container may give: a user id, which no list of users has."""
     project = copy_project(tmp_path / "project")
-    nameless = environment(project)
+    other = ["unshare", "--user", "--map-user=12345"]
+    allowed = shutil.which("unshare") and not subprocess.run([*other, "true"]).returncode
+    nobody = environment(project, HOME="/proc/nobody", XDG_CACHE_HOME="")
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
-        nameless.pop(name, None)
-    program = [*unshare, *command(f"{CD}/run.json")]
-    done = subprocess.run(program, cwd=project, env=nameless, capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()[-3000:]
+        nobody.pop(name, None)
+    program = [*(other if allowed else []), *command(RUN)]
+    done = subprocess.run(program, cwd=project, env=nobody, capture_output=True, text=True)
+    printed = done.stdout + done.stderr
+    assert done.returncode == 0, printed[-3000:]
+    for written in (project / RUN, *project.glob("results/smoke/notebooks/*.ipynb")):
+        printed += written.read_text()
+    assert "/proc/nobody" not in printed
+
+
+def test_whatever_becomes_of_the_terminal(tmp_path):
+    project = copy_project(tmp_path / "project")
+    few = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}  # letters
+    for ending in ("2>&1 | head -n 1", ">&- 2>&-"):
+        line = f"set -o pipefail; {shlex.join(command(RUN))} {ending}"
+        done = subprocess.run(["bash", "-c", line], cwd=project, env=environment(project, **few))
+        assert done.returncode == 0, ending
+        assert runs.load(project / CD)
+        shutil.rmtree(project / "results")
 
 
 # ------------------------------------------------------------------------ data and files
@@ -361,48 +320,40 @@ def cut_off(project):
     path.write_text(re.sub(r"https://\S+", "https://127.0.0.1:9/nothing", path.read_text()))
 
 
-def test_tampered_archive_is_refused_in_one_line(tmp_path):
-    fresh = copy_project(tmp_path / "project")
-    curve = fresh / "workflow/archive/runs/mnist/as_published/cg-500h/curve.csv"
-    curve.write_text(curve.read_text().replace("-1", "-2", 1))
-    status, printed = run(fresh, "figures/fig2_mnist.pdf", config=["scale=quick"])
-    failed = failures(printed)
-    assert status != 0 and len(failed) == 1
-    assert "cg-500h/curve.csv is not the file that was archived" in failed[0]
+def test_archive_that_was_changed_or_is_old(tmp_path, monkeypatch):
+    """A line for each; what compares with training, without data, says so and does not fail."""
+    project = copy_project(tmp_path / "project")
+    cut_off(project)
+    folder = project / "workflow/archive"
+    old = folder / "runs/caltech/as_published/cg-500h/run.json"
+    old.write_text(old.read_text().replace(f'"format": {runfile.FORMAT}', '"format": 1'))
+    monkeypatch.setattr(archive, "FOLDER", folder)
+    archive.write_sums()
+    changed = folder / "runs/mnist/as_published/cg-500h/curve.csv"
+    changed.write_text(changed.read_text().replace("-1", "-2", 1))
 
-
-def test_replay_without_data_says_so_and_does_not_fail(tmp_path):
-    fresh = copy_project(tmp_path / "project")
-    cut_off(fresh)
-    target = "figures/replay_mnist.md"
-    status, printed = run(fresh, target, config=["scale=quick"], SDCPD_DATA_MIRROR="")
-    assert status == 0, printed[-3000:]
-    assert "not compared" in (fresh / target).read_text()
+    targets = [f"figures/{name}" for name in ("fig2_mnist.pdf", "fig3_caltech.pdf")]
+    targets += ["figures/replay_mnist.md"]
+    status, printed = run(project, *targets, config=["scale=quick"], SDCPD_DATA_MIRROR="")
+    of_mnist, of_caltech = failures(printed)
+    assert status != 0
+    assert "cg-500h/curve.csv is not the file that was archived" in of_mnist
+    assert f"run file format 1, expected {runfile.FORMAT}" in of_caltech
+    assert "not compared" in (project / targets[-1]).read_text()
 
 
 def test_missing_data_does_not_stop_the_rest(tmp_path):
     """No internet, and in the mirror a truncated file, which must not pass for the whole."""
-    fresh = copy_project(tmp_path / "project")
-    cut_off(fresh)
+    project = copy_project(tmp_path / "project")
+    cut_off(project)
     (mnist,) = data.files_of("mnist")
     (tmp_path / "mirror" / mnist).parent.mkdir(parents=True)
     (tmp_path / "mirror" / mnist).write_bytes(b"the beginning")
-    targets = (f"{CD}/run.json", "figures/fig2_mnist.pdf")
-    status, printed = run(fresh, *targets, SDCPD_DATA_MIRROR=str(tmp_path / "mirror"))
+    targets = (RUN, "figures/fig2_mnist.pdf")
+    status, printed = run(project, *targets, SDCPD_DATA_MIRROR=str(tmp_path / "mirror"))
     assert status != 0
-    assert (fresh / CD / "run.json").exists() and not (fresh / "data" / mnist).exists()
+    assert (project / RUN).exists() and not (project / "data" / mnist).exists()
     (failed,) = failures(printed)
     assert "is damaged (wrong checksum)" in failed and "no connection" in failed
     assert "SDCPD_DATA_MIRROR" in failed
     assert re.search(r"not made: .*fig2_mnist", printed)
-
-
-def test_archived_run_of_an_older_version(tmp_path, monkeypatch):
-    fresh = copy_project(tmp_path / "project")
-    path = fresh / "workflow/archive/runs/mnist/as_published/cg-500h/run.json"
-    path.write_text(path.read_text().replace(f'"format": {runfile.FORMAT}', '"format": 1'))
-    monkeypatch.setattr(archive, "FOLDER", fresh / "workflow/archive")
-    archive.write_sums()
-    status, printed = run(fresh, "figures/fig2_mnist.pdf", config=["scale=quick"])
-    (failed,) = failures(printed)
-    assert status != 0 and f"run file format 1, expected {runfile.FORMAT}" in failed

@@ -10,7 +10,7 @@ from test_trusted import planted
 
 from sdcpd import data
 from sdcpd.runs import archive
-from sdcpd.study import measurements, modes
+from sdcpd.study import modes
 
 AIS = {"n_particles": 50, "n_temperatures": 100}
 
@@ -48,21 +48,26 @@ def test_a_planted_mode_is_seen_and_chains_end_there(finished, tmp_path):
     assert (hidden.distance > 50).all() and (plain.distance < 20).all()
 
 
-def test_all_is_written_with_its_origin_and_read_again(finished, tmp_path):
-    table = measure(finished, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == set(modes.FILES)
-    read = pd.read_csv(tmp_path / "measurements.csv")
+def test_all_is_written_with_its_origin_and_archived(finished, tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "FOLDER", tmp_path / "archive")
+    table = measure(finished, tmp_path / "modes")
+    assert {path.name for path in (tmp_path / "modes").iterdir()} == set(modes.FILES)
+    archive.store(tmp_path / "modes", "modes/mnist")
+    for name in modes.FILES:
+        stored = archive.read(tmp_path / "archive/modes/mnist" / name)
+        assert stored == (tmp_path / "modes" / name).read_bytes()
+    read = pd.read_csv(tmp_path / "modes/measurements.csv")
     pd.testing.assert_frame_equal(read, table, rtol=1e-9, atol=0, check_dtype=False)
-    about = json.loads((tmp_path / "about.json").read_text())
+    about = json.loads((tmp_path / "modes/about.json").read_text())
     assert about["how"] == {"seed": 7, "n_chains": 40, "n_steps": 30} and 0 < about["distance"] < 30
-    with np.load(tmp_path / "images.npz") as images:
+    with np.load(tmp_path / "modes/images.npz") as images:
         assert images["cd"].shape == images["pcd"].shape == (1 + modes.KEPT, 100)
         assert images["cd"][0].mean() > 0.6 > 0.4 > images["pcd"][0].mean()
         assert set(np.unique(images["cd"][1:])) <= {0, 1}
 
 
 def test_an_interrupted_call_goes_on(finished, tmp_path, monkeypatch):
-    whole = measure(finished, tmp_path / "whole")
+    measure(finished, tmp_path / "whole")
     original, calls = modes.find_modes, []
 
     def interrupt(*arguments):
@@ -78,7 +83,7 @@ def test_an_interrupted_call_goes_on(finished, tmp_path, monkeypatch):
     measure(finished, tmp_path / "parts")
     for name in ("measurements.csv", "images.npz"):
         assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    assert len(calls) == 5 and len(whole) == 4
+    assert len(calls) == 5
     measure(finished, tmp_path / "parts")
     assert len(calls) == 5
 
@@ -88,13 +93,3 @@ def test_runs_without_a_model_are_left_out(finished, tmp_path):
     lost = run._replace(curve=run.curve.assign(status="diverged"))
     table = measure([(lost, 0), finished[1]], tmp_path, seeds=1)
     assert table.algorithm.tolist() == ["pcd"]
-
-
-def test_archived_with_its_images(finished, tmp_path, monkeypatch):
-    monkeypatch.setattr(archive, "FOLDER", tmp_path / "archive")
-    measure(finished, tmp_path / "modes", seeds=1)
-    archive.store(tmp_path / "modes", "modes/mnist")
-    assert set(measurements.FILES) < set(modes.FILES)
-    for name in modes.FILES:
-        stored = archive.read(tmp_path / "archive/modes/mnist" / name)
-        assert stored == (tmp_path / "modes" / name).read_bytes()

@@ -86,25 +86,19 @@ def array_file(array):
 BITS = random_bits(20, 9, seed=1)
 BAD_FILES = {  # name and content of a file, and what is said of it
     "grey": ("x.npy", array_file(BITS * 0.5), "0 or 1, not 0.5; binarize"),
-    "grey levels": ("x.npy", array_file((BITS * 255).astype(np.uint8)), "0 or 1, not 255"),
     "negative": ("x.npy", array_file(-BITS), "0 or 1, not -1"),
+    "nearly 1": ("x.npy", array_file(BITS * np.float32(0.9999999)), "0 or 1, not 0.9999999"),
     "NaN": ("x.npy", array_file(np.where(BITS, np.nan, 0)), "0 or 1, not nan"),
-    "infinite": ("x.npy", array_file(np.where(BITS, np.inf, 0)), "0 or 1, not inf"),
     "grey test images": ("x.npz", saved(train=BITS, test=BITS / 3), "(test): every pixel"),
     "no rows": ("x.npy", array_file(BITS[0]), "expected rows of pixels"),
     "four axes": ("x.npy", array_file(BITS.reshape(20, 3, 3, 1)), "expected rows of pixels"),
     "a number": ("x.npy", array_file(np.float64(1)), "expected rows of pixels"),
-    "no images": ("x.npy", array_file(BITS[:0]), "expected rows of pixels"),
     "no pixels": ("x.npy", array_file(BITS.reshape(20, 9, 1)[:, :0]), "expected rows of pixels"),
     "empty test": ("x.npz", saved(train=BITS, test=BITS[:0]), "(test): expected rows"),
-    "one image": ("x.npy", array_file(BITS[:1]), "at least 2 training images"),
     "two images": ("x.npy", array_file(BITS[:2]), "at least 2 training images"),
     "one to train": ("x.npz", saved(train=BITS[:1], test=BITS), "at least 2 training images"),
-    "objects": ("x.npy", None, "damaged, or not numbers"),
-    "strings": ("x.npy", array_file(BITS.astype(str)), "must be numbers"),
     "complex": ("x.npy", array_file(BITS.astype(complex)), "must be numbers, 0 or 1, and not"),
     "records": ("x.npy", array_file(np.zeros(4, "i4,f4")), "must be numbers"),
-    "dates": ("x.npy", array_file(BITS.astype(int).astype("M8[s]")), "must be numbers"),
     "other names": ("x.npz", saved(X=BITS, y=BITS), "no array train in it, but X, y"),
     "no arrays": ("x.npz", saved(), "no array train in it, but nothing"),
     "other sizes": ("x.npz", saved(train=BITS, test=BITS[:, 1:]), "same shape, not train (9,)"),
@@ -113,13 +107,9 @@ BAD_FILES = {  # name and content of a file, and what is said of it
         saved(train=BITS.reshape(20, 3, 3), test=BITS.reshape(20, 1, 9)),
         "same shape, not train (3, 3), test (1, 9)",
     ),
-    "empty": ("x.npy", b"", "damaged, or not numbers"),
     "text": ("x.npy", b"0,1,1\n1,0,0\n", "damaged, or not numbers"),
     "cut": ("x.npy", array_file(BITS)[:-9], "damaged, or not numbers"),
-    "cut header": ("x.npy", array_file(BITS)[:40], "damaged, or not numbers"),
-    "wrong header": ("x.npy", array_file(BITS).replace(b"shape", b"sh\xffpe"), "damaged, or not"),
     "huge": ("x.npy", array_file(BITS).replace(b"(20, 9), ", b"(9**9**9)"), "damaged, or not"),
-    "cut npz": ("x.npz", saved(train=BITS)[:-30], "damaged, or not numbers"),
     "wrong npz": (
         "x.npz",
         saved(train=BITS).replace(BITS.tobytes(), BITS[::-1].tobytes()),
@@ -133,8 +123,5 @@ BAD_FILES = {  # name and content of a file, and what is said of it
 @pytest.mark.parametrize("case", BAD_FILES)
 def test_bad_file(case, tmp_path):
     name, content, words = BAD_FILES[case]
-    if content is None:
-        np.save(name, np.array([[0, "a"]] * 4, dtype=object))
-    else:
-        (tmp_path / name).write_bytes(content)
+    (tmp_path / name).write_bytes(content)
     refused(name, words)

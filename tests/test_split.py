@@ -4,17 +4,16 @@ import shutil
 import subprocess
 
 import numpy as np
-import pandas as pd
 import pytest
 from conftest import random_bits, random_models
 
-from sdcpd import ROOT, device, runs
+from sdcpd import ROOT, device
 from sdcpd.algorithms import ALGORITHMS, Hyperparameters
 from sdcpd.data import bars_and_stripes
 from sdcpd.device import to_host
 from sdcpd.engines import select
 from sdcpd.engines.gpu import CupyDevice, SplitEngine
-from sdcpd.engines.plain import PLAIN, SHARE, replica_bytes
+from sdcpd.engines.plain import PLAIN, SHARE, Engine, replica_bytes
 from sdcpd.likelihood import Evaluator
 from sdcpd.log_z import annealed_log_z, exact_log_z
 from sdcpd.philox import Stream, key
@@ -52,16 +51,22 @@ def stream(engine, position=0):
     return Stream(KEYS, engine.xp, position)
 
 
-def hyperparameters(xp=np, m=M, steps=3):
+def hyperparameters(xp=np, m=M):
     arrays = [0.1, 0.2, 0.05], [0.1, 0.2, 0.3], [0.0, 0.5, 0.9]
     arrays = (xp.asarray(values, xp.float32) for values in arrays)
-    return Hyperparameters(*arrays, steps, 2, 0.01, xp.full(m, 0.4, xp.float32))
+    return Hyperparameters(*arrays, 3, 2, 0.01, xp.full(m, 0.4, xp.float32))
 
 
 def joined(p):
     """Probabilities (R, B, 2, N) in two parts, as one number each."""
     p = to_host(p).astype(np.float64)
     return p[:, :, 0] + p[:, :, 1] / 2048
+
+
+def assert_equal(got, expected):
+    """Of several arrays, to the bit."""
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(to_host(one), other)
 
 
 # ----------------------------------------------------------------------------- the split
@@ -76,15 +81,6 @@ def test_halves_are_the_weights_to_22_bits(engine, scale):
     got = halves[:, :, 0] + halves[:, :, 1] / 2048
     np.testing.assert_allclose(got[:, :N, :M], theta.W, rtol=2.0**-21, atol=1e-10)
     assert not halves[:, N:].any() and not halves[..., M:].any()
-
-
-def test_states_are_both_copies(engine):
-    v, both = bits(engine, R, B, M, seed=2)
-    both = to_host(both)
-    assert both.dtype == np.float16 and both.shape == (R, B, 2, 24)
-    np.testing.assert_array_equal(both[:, :, 0, :M], v)
-    np.testing.assert_array_equal(both[:, :, 1, :M], v * np.float16(2.0**-11))
-    assert not both[..., M:].any()
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0])
@@ -107,57 +103,43 @@ def test_products_against_float64(engine, n, m, rows, scale):
     assert (np.abs(single - exact) > 10 * bound).any()
 
 
-def test_probability_and_statistics(engine):
-    theta, (v, both) = model(), bits(engine, R, B, M, seed=4)
-    split_theta = on(engine, theta)
-    p = engine.hidden_probability(split_theta, both)
-    expected = PLAIN.hidden_probability(theta, v)
-    np.testing.assert_allclose(joined(p)[..., :N], expected, rtol=5e-6, atol=1e-7)
-    assert not joined(p)[..., N:].any()
-    got = engine.statistics(split_theta, both, p)
-    for ours, plain in zip(got, PLAIN.statistics(theta, v, expected), strict=True):
-        np.testing.assert_allclose(to_host(ours), plain, rtol=5e-6, atol=1e-6)
-
-
 # ------------------------------------------------------------------- chains and algorithms
 
 
 @pytest.mark.parametrize("given", [False, True])
 def test_gibbs_draws_the_states_of_numpy(engine, given):
-    """The same random numbers in the kernels, the same states; the start is not written over."""
+    """The same random numbers in the kernels, the same states; the start is not written over.
+    Units with p = 1 and p = 0 are certain."""
     theta, (v, both) = model(), bits(engine, R, B, M, seed=5)
+    theta.b[:, :2] = theta.c[:, :2] = 1e4, -1e4
     split_theta, before = on(engine, theta), to_host(both).copy()
     p = engine.hidden_probability(split_theta, both) if given else None
-    for draws in (0, 2**32 - 3):
-        numbers, plain = stream(engine, draws), Stream(KEYS, np, draws)
-        got, p_got = engine.gibbs(split_theta, both, 5, numbers, p)
-        expected, p_expected = PLAIN.gibbs(theta, v, 5, plain)
-        np.testing.assert_array_equal(to_host(got)[:, :, 0, :M], expected)
-        np.testing.assert_array_equal(to_host(got)[:, :, 1], to_host(got)[:, :, 0] / 2048)
-        np.testing.assert_allclose(joined(p_got)[..., :N], p_expected, rtol=5e-6, atol=1e-7)
-        assert numbers.position == plain.position
+    numbers, plain = stream(engine, 2**32 - 3), Stream(KEYS, np, 2**32 - 3)
+    got, p_got = engine.gibbs(split_theta, both, 5, numbers, p)
+    expected, p_expected = PLAIN.gibbs(theta, v, 5, plain)
+    np.testing.assert_array_equal(to_host(got)[:, :, 0, :M], expected)
+    assert (expected[:, :, 0] == 1).all() and (expected[:, :, 1] == 0).all()
+    np.testing.assert_array_equal(to_host(got)[:, :, 1], to_host(got)[:, :, 0] / 2048)
+    np.testing.assert_allclose(joined(p_got)[..., :N], p_expected, rtol=5e-6, atol=1e-7)
+    assert not joined(p_got)[..., N:].any()
+    assert numbers.position == plain.position
     np.testing.assert_array_equal(to_host(both), before)
-
-
-@pytest.mark.parametrize("bias", [1e4, -1e4])
-def test_certain_units(engine, bias):
-    """p = 1 always gives 1, p = 0 always 0: a float32 uniform may not round up to 1."""
-    theta = model()._replace(W=np.zeros((R, N, M), np.float32), b=np.full((R, M), bias, np.float32))
-    _, both = bits(engine, R, 400, M, seed=6)
-    v, _ = engine.gibbs(on(engine, theta), both, 1, stream(engine))
-    assert (to_host(v)[:, :, 0, :M] == (bias > 0)).all()
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_algorithms_as_with_numpy(engine, name):
-    """Four updates with all that an algorithm keeps; two numbers for each setting."""
+    """Four updates with all that an algorithm keeps. A step writes over nothing: training keeps
+    the old state for a checkpoint."""
     theta = model()
     plain, ours = (theta, None), (on(engine, theta), None)
     numbers, plain_numbers = stream(engine), Stream(KEYS, np)
     for update in range(4):
         v, both = bits(engine, R, B, M, seed=10 + update)
         plain = ALGORITHMS[name].step(*plain, v, hyperparameters(), plain_numbers)
+        given = [*ours[0], *(ours[1] or ()), both]
+        before = [to_host(array).copy() for array in given]
         ours = ALGORITHMS[name].step(*ours, both, hyperparameters(engine.xp), numbers, engine)
+        assert_equal(given, before)
     for got, expected in zip(ours[0], plain[0], strict=False):
         np.testing.assert_allclose(to_host(got), expected, atol=2e-5)
     assert type(ours[1]) is type(plain[1]) and numbers.position == plain_numbers.position
@@ -165,27 +147,11 @@ def test_algorithms_as_with_numpy(engine, name):
     np.testing.assert_array_equal(to_host(ours[0].halves), halves)
 
 
-def test_ascent_leaves_its_inputs(engine):
-    """A step is a pure function: training keeps the old state for a checkpoint."""
-    theta = on(engine, model())
-    g, f, H = (model(seed_scale).map(engine.xp.asarray) for seed_scale in (0.1, 0.2, 0.3))
-    before = [to_host(array).copy() for part in (theta, g, f, H) for array in part]
-    hyper = hyperparameters(engine.xp)
-    new, H_new = engine.ascend_scaled(
-        theta, hyper.learning_rate, g, f, H, hyper.lambda_hessian, hyper.epsilon
-    )
-    after = [to_host(array) for part in (theta, g, f, H) for array in part]
-    assert all((one == two).all() for one, two in zip(before, after, strict=True))
-    for ours, old in ((new.W, theta.W), (H_new.W, H.W)):
-        assert not (to_host(ours) == to_host(old)).any()
-
-
 # ------------------------------------------------------------------------------------ AIS
 
 
 def test_annealing_weighs_as_numpy(engine):
-    theta, keys, mean = model(), KEYS, np.linspace(0.1, 0.9, M)
-    arguments = mean, keys, 6, 50
+    theta, arguments = model(), (np.linspace(0.1, 0.9, M), KEYS, 6, 50)
     ours = annealed_log_z(on(engine, theta), *arguments, engine=engine)
     plain = annealed_log_z(theta, *arguments)
     for got, expected in zip(ours, plain, strict=True):
@@ -204,12 +170,12 @@ def test_annealing_against_enumeration(engine):
 # ------------------------------------------------------------------- training and sampling
 
 
-def training(engine, name, images, batch_size, points, n_hidden, checkpoint=None):
-    xp, mean = engine.xp, images.mean(0)
-    theta = initialize(mean, n_hidden, KEYS, xp)
+def training(engine, name, batch_size, points, checkpoint=None):
+    xp, images = engine.xp, bars_and_stripes(3)
+    theta = initialize(images.mean(0), 4, KEYS, xp)
     device_images = xp.asarray(images)
     evaluate = Evaluator({"train": device_images, "test": device_images}, key, engine=engine)
-    hyper = hyperparameters(xp, m=images.shape[1])
+    hyper = hyperparameters(xp, images.shape[1])
     how = batch_size, points, np.array(KEYS), np.array(KEYS)
     task = Task(name, hyper, device_images, *how, engine=engine)
     return train(task, theta, evaluate, checkpoint and Checkpoint(checkpoint))
@@ -217,28 +183,21 @@ def training(engine, name, images, batch_size, points, n_hidden, checkpoint=None
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("batch_size", [5, 16])
-def test_training_as_with_numpy(engine, name, batch_size):
-    """Mini-batches and full batches (one launch), evaluated on the way."""
-    images = bars_and_stripes(3)
-    ours = training(engine, name, images, batch_size, (0, 3, 8), 4)
-    plain = training(PLAIN, name, images, batch_size, (0, 3, 8), 4)
-    for got, expected in zip(ours.theta, plain.theta, strict=True):
-        np.testing.assert_allclose(got, expected, atol=2e-5)
-    for got, expected in zip(ours.curve, plain.curve, strict=True):
-        assert got["train"] == pytest.approx(expected["train"], abs=1e-4)
-
-
-@pytest.mark.parametrize("name", ["pcd", "cg", "sdcp_d"])
-@pytest.mark.parametrize("batch_size", [5, 16])
-def test_resumed_is_undisturbed(engine, name, batch_size, tmp_path):
-    """Chains, offsets and Hessians come back from a checkpoint in the engine's own form."""
-    images, path = bars_and_stripes(3), tmp_path / "checkpoint.npz"
-    undisturbed = training(engine, name, images, batch_size, (3, 8), 4)
-    training(engine, name, images, batch_size, (3,), 4, checkpoint=path)
-    resumed = training(engine, name, images, batch_size, (3, 8), 4, checkpoint=path)
-    assert resumed.resumed_at == 3
-    for one, two in zip(resumed.theta, undisturbed.theta, strict=True):
-        np.testing.assert_array_equal(one, two)
+def test_training_is_as_with_numpy_and_resumed(engine, name, batch_size, tmp_path):
+    """Mini-batches and full batches, evaluated on the way. Chains, offsets and Hessians come back
+    from a checkpoint in the engine's own form."""
+    plain = training(PLAIN, name, batch_size, (0, 3, 8))
+    for each in (engine, Engine(engine.xp)):
+        ours = training(each, name, batch_size, (0, 3, 8))
+        for got, expected in zip(ours.theta, plain.theta, strict=True):
+            np.testing.assert_allclose(got, expected, atol=2e-5)
+        for got, expected in zip(ours.curve, plain.curve, strict=True):
+            assert got["train"] == pytest.approx(expected["train"], abs=1e-4)
+        checkpoint = tmp_path / f"{each.name}.npz"
+        training(each, name, batch_size, (0, 3), checkpoint)
+        resumed = training(each, name, batch_size, (0, 3, 8), checkpoint)
+        assert resumed.resumed_at == 3 and resumed.curve == ours.curve
+        assert_equal(resumed.theta, ours.theta)
 
 
 def test_generated_images(engine):
@@ -248,26 +207,6 @@ def test_generated_images(engine):
 
 
 # -------------------------------------------------------------------------------- memory
-
-
-SETTINGS = {
-    "dataset": "bars_and_stripes", "algorithm": "pcd", "n_hidden": 4, "trials": 5, "epochs": 6,
-    "batch_size": 5, "evaluate": {"every": 3, "also": [0]}, "n_gibbs_steps": 2,
-    "n_inner_iterations": 1, "hyperparameters": {"learning_rate": 0.1}, "ais": None, "seed": 1,
-}  # fmt: skip
-
-
-def test_too_many_replicas_are_split_into_groups(strict_cupy, tmp_path, monkeypatch):
-    """With the results of all at once, to the bit, and a checkpoint each."""
-    together = runs.execute(SETTINGS, tmp_path / "together", "cupy")
-    assert SplitEngine(CupyDevice()).capacity(4, 9, 5, 16) > 5
-    monkeypatch.setattr(SplitEngine, "capacity", lambda *_: 2)
-    apart = runs.execute(SETTINGS, tmp_path / "apart", "cupy")
-    for one, two in zip(together.theta, apart.theta, strict=True):
-        np.testing.assert_array_equal(one, two)
-    pd.testing.assert_frame_equal(together.curve, apart.curve, rtol=1e-12)
-    assert len(list(tmp_path.glob("together/checkpoint-*"))) == 1
-    assert len(list(tmp_path.glob("apart/checkpoint-*"))) == 3
 
 
 def test_jobs_that_share_a_gpu_share_its_memory(strict_cupy, monkeypatch):
@@ -280,15 +219,6 @@ def test_jobs_that_share_a_gpu_share_its_memory(strict_cupy, monkeypatch):
     assert free == pytest.approx(0.25 * strict_cupy.TOTAL - own.nbytes, rel=1e-3)
     monkeypatch.setattr(strict_cupy.cuda.runtime, "memGetInfo", lambda: (10**9, 80 * 10**9))
     assert device.free_memory(strict_cupy) == 10**9  # the others took more than theirs
-
-
-@pytest.mark.parametrize("name", ["cupy", "cupy_float32"])
-def test_a_single_model_that_does_not_fit(strict_cupy, name, monkeypatch):
-    """One line before anything is allocated."""
-    monkeypatch.setattr(strict_cupy, "TOTAL", strict_cupy.memory.live + 10**5)
-    with pytest.raises(runs.RunError, match="not enough memory") as error:
-        runs.execute(SETTINGS, backend_name=name)
-    assert "\n" not in str(error.value)
 
 
 def most_memory(engine, name, replicas, n_updates=3):
@@ -351,7 +281,5 @@ def test_kernels_compile_for_a_gpu(architecture, tmp_path):
 
 
 def test_constants_agree_with_the_kernels():
-    source = (ROOT / "src/sdcpd/engines/kernels.cu").read_text(
-        encoding="ascii"
-    )  # as the compiler wants it
+    source = (ROOT / "src/sdcpd/engines/kernels.cu").read_text()
     assert CupyDevice.threads <= 256 and "#define MAX_THREADS 256" in source

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
@@ -31,8 +30,8 @@ def study(*arguments):
 
 
 def test_study_fills_the_archive_that_the_workflow_reads(tmp_path):
-    """On Bars & Stripes with three algorithms, killed once; then figures from the archive alone."""
-    algorithms = "cd", "cg", "sdcp_d"
+    """On Bars & Stripes with two algorithms, killed once; then figures from the archive alone."""
+    algorithms = "cg", "sdcp_d"
     fresh = with_algorithms(copy_project(tmp_path / "project"), algorithms)
     shutil.rmtree(fresh / "workflow/archive")
     made = fresh / "results/by_hand"
@@ -48,34 +47,28 @@ def test_study_fills_the_archive_that_the_workflow_reads(tmp_path):
     assert "running" not in stopped and lines[-1].endswith("hours of one core")
     assert any("1 of 1 done" in line for line in lines)
     assert any("0 of 1 done, 1 left" in line for line in lines)
-    study(fresh, "run", "--cores", "2")
-    lines = study(fresh, "status").splitlines()
-    assert all("1 of 1 done, 0.0" in line for line in lines[:-1])
-    assert lines[-1].endswith(" 0.0 hours of one core") and len(lines) == 4 * 3 + 1 + 2 + 1
-    before = {f: f.stat().st_mtime for f in made.rglob("run.json")}
-    study(fresh, "run")  # finished pieces are not made again
-    assert before == {f: f.stat().st_mtime for f in made.rglob("run.json")}
+    *lines, last = study(fresh, "run", "--cores", "2").splitlines()  # and then its status
+    lines = [line for line in lines if "1 of 1 done, 0.0" in line]
+    assert len(lines) == 4 * 2 + 1 + 2 and last.endswith(" 0.0 hours of one core")
 
     for name in ("archive", "adopt"):
         study(fresh, name)
     known = yaml.safe_load((fresh / "workflow/config/hyperparameters.yaml").read_text())
     tuned = known["hyperparameters"]["tuned_final"]["bars_and_stripes_4h"]
     assert set(tuned) == {*algorithms}
-    targets = [f"figures/{name}.pdf" for name in ("fig1_bars_and_stripes",)]
-    targets += ["figures/figS_bars_and_stripes_4h_tuned_speed.pdf"]
-    targets += ["figures/figS_tuning_bars_and_stripes_4h.pdf"]
-    targets += ["figures/figS_sensitivity_bars_and_stripes.pdf"]
+    names = ("fig1_bars_and_stripes", "figS_bars_and_stripes_4h_tuned_speed")
+    names += ("figS_tuning_bars_and_stripes_4h", "figS_sensitivity_bars_and_stripes")
+    targets = [f"figures/{name}.svg" for name in names]
     status, printed = run(fresh, *targets, config=["runs=archive"])
     assert status == 0, printed[-3000:]
     assert not list((fresh / "results/smoke").glob("runs/*"))
-    assert "step-matched" in Path(fresh / targets[1]).with_suffix(".svg").read_text()
-    for target in targets:
-        assert "archived runs" in Path(fresh / target).with_suffix(".svg").read_text(), target
+    said = [(fresh / target).read_text() for target in targets]
+    assert all("archived runs" in text for text in said) and "step-matched" in said[1]
     # What is adopted is what the notebook would choose.
     path = fresh / "results/notebooks/figS_tuning_bars_and_stripes_4h.ipynb"
     cells = nbformat.read(path, as_version=4).cells
-    said = [o.get("text", "") for cell in cells for o in cell.get("outputs", [])]
-    assert not [text for text in said if "snakemake --cores all adopt" in text]
+    outputs = [output.get("text", "") for cell in cells for output in cell.get("outputs", [])]
+    assert not [text for text in outputs if "snakemake --cores all adopt" in text]
 
 
 RATES = {"learning_rate": [0.1, 0.3, 0.5]}
@@ -98,10 +91,7 @@ def planned(tmp_path, monkeypatch):
         changes = {"trials": 1, "epochs": 4, "rounds": [[2, 1]], "evaluate": SMALL["evaluate"]}
         made.config["tuning"]["experiments"]["bars_and_stripes"] = changes
         made.config["tuning"]["grids"]["bars_and_stripes"] = {"cd": RATES, "pcd": RATES}
-        made.config["study"] = {
-            "models_at": [4],
-            "experiments": {"bars_and_stripes": [*entries]},
-        }
+        made.config["study"] = {"models_at": [4], "experiments": {"bars_and_stripes": [*entries]}}
         return made
 
     return module, make
@@ -121,15 +111,10 @@ def test_trials_come_one_by_one_and_more_and_longer_ones_cost_only_what_is_new(p
     module, make = planned
     short = {"groups": ["as_published"], "algorithms": ["cd"], "epochs": 2, "trials": 2}
     long = {"groups": ["as_published"], "algorithms": ["cd"], "trials": 1}
-    cd, short_cd = (
-        f"bars_and_stripes 3h {group} cd" for group in ("as_published", "as_published_2")
-    )
+    cd, short_cd = "bars_and_stripes 3h as_published cd", "bars_and_stripes 3h as_published_2 cd"
     first = make(short, long)
-    assert make_all(module, first) == [
-        f"{short_cd}, trial 0",
-        f"{cd}, trial 0",
-        f"{short_cd}, trial 1",
-    ]
+    names = make_all(module, first)
+    assert names == [f"{short_cd}, trial 0", f"{cd}, trial 0", f"{short_cd}, trial 1"]
     place = first.folder / "runs/bars_and_stripes"
     one = runs.load(place / "as_published/cd-3h")
     assert one.wall["resumed_at_update"] == 2 and one.curve["update"].max() == 6
@@ -138,15 +123,14 @@ def test_trials_come_one_by_one_and_more_and_longer_ones_cost_only_what_is_new(p
     names = make_all(module, more)
     assert names == [f"{cd}, trial 1", f"{short_cd}, trial 2"]
     for group, epochs, trials in (("as_published", 6, 2), ("as_published_2", 2, 3)):
-        straight = module.experiments.run_settings(
-            more.config, more.written, "bars_and_stripes", "as_published", "cd", 3
-        ) | {"epochs": epochs, "trials": trials}
-        whole = runs.execute(straight, first.folder / "whole", "numpy")
-        found = place / group / "cd-3h"
+        which = "bars_and_stripes", "as_published", "cd", 3
+        straight = module.experiments.run_settings(more.config, more.written, *which)
+        straight |= {"epochs": epochs, "trials": trials}
+        whole = first.folder / "whole"
+        runs.execute(straight, whole, "numpy")
         for name in ("curve.csv", "models.npz", "run.json"):
-            expected = (first.folder / "whole" / name).read_bytes()
-            assert (found / name).read_bytes() == expected
-        assert runs.load(found).trials == whole.trials
+            found = place / group / "cd-3h" / name
+            assert found.read_bytes() == (whole / name).read_bytes()
 
 
 def test_what_is_archived_is_not_made_again_on_another_machine(planned, tmp_path, monkeypatch):
@@ -160,15 +144,14 @@ def test_what_is_archived_is_not_made_again_on_another_machine(planned, tmp_path
     other = make(tuning, group | {"trials": 4})
     other.folder = tmp_path / "other"
     module.collect(other.pieces())
-    made = make_all(module, other)
-    assert made == [f"bars_and_stripes 3h as_published cd, trial {trial}" for trial in (2, 3)]
+    names = make_all(module, other)
+    assert names == [f"bars_and_stripes 3h as_published cd, trial {trial}" for trial in (2, 3)]
     place = "runs/bars_and_stripes/as_published/cd-3h"
     settings = module.archive.settings_of(other.folder / place)
     whole = runs.execute(settings, tmp_path / "whole", "numpy")
     assert settings["trials"] == 4
-    assert (other.folder / place / "curve.csv").read_bytes() == (
-        tmp_path / "whole/curve.csv"
-    ).read_bytes()
+    made = (other.folder / place / "curve.csv").read_bytes()
+    assert made == (tmp_path / "whole/curve.csv").read_bytes()
     rows = module.archive.FOLDER / "quality/bars_and_stripes-as_published-3h/measurements.csv"
     rows.parent.mkdir(parents=True)
     rows.write_text("of earlier trials")
@@ -198,10 +181,8 @@ def test_tuned_runs_wait_for_their_tuning_and_share_what_is_equal(planned, capsy
     assert printed[2].endswith("0 of 1 done, 1 left, waits for the tuning")
     names = make_all(module, study)
     assert names[:2] == ["bars_and_stripes 3h tuning cd", "bars_and_stripes 3h tuning pcd"]
-    sweeps = [
-        runs.load_sweep(study.folder / f"sweeps/bars_and_stripes/tuning/{a}-3h")
-        for a in ("cd", "pcd")
-    ]
+    place = study.folder / "sweeps/bars_and_stripes/tuning"
+    sweeps = [runs.load_sweep(place / f"{algorithm}-3h") for algorithm in ("cd", "pcd")]
     chosen = module.tuning.choose(module.tuning.table(sweeps), 2)
     different = {(a, *v.values()) for g in module.experiments.TUNED for a, v in chosen[g].items()}
     assert len(names) == 2 + len(different)
@@ -227,10 +208,6 @@ def test_table1_is_kept_while_it_is_measured(tmp_path, monkeypatch, capsys):
         changed.setattr(study, "whole_file", lambda path: kept.mkdir())  # fails at the end
         study.table1(what)
     before = json.loads(kept.read_text())["measured"]
-    assert list(before) == [
-        *("Bars & Stripes, 0", "Bars & Stripes, 1", "Large datasets, 0", "Large datasets, 1"),
-        "sdcp_d to the end, 0",
-    ]
     study.table1(what)
     record = json.loads((tmp_path / "timing/table1.json").read_text())
     assert record["seconds"]["Large datasets"]["cd"][1] == before["Large datasets, 1"]["cd"]

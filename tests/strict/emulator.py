@@ -10,7 +10,6 @@ import hashlib
 import os
 import re
 import subprocess
-import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -86,8 +85,8 @@ def compile_kernels(source):
             "synchronizes": str(synchronizes).lower(),
         }
     code = SHIM + source + launchers
-    folder = Path(os.environ.get("EMULATED_KERNELS") or tempfile.mkdtemp())
-    library = folder / f"{hashlib.sha256(code.encode()).hexdigest()[:16]}.so"
+    name = hashlib.sha256(code.encode()).hexdigest()[:16]
+    library = Path(os.environ["EMULATED_KERNELS"]) / f"{name}.so"
     if not library.exists():
         part = library.with_suffix(f".{os.getpid()}")
         flags = ["-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread", "-x", "c++"]

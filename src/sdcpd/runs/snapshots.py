@@ -5,6 +5,7 @@ what the model makes of them. For the eye only; nothing else is computed from it
 beside the run file and is never archived, as it holds images of the data.
 """
 
+import zlib
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -61,5 +62,5 @@ def load(folder):
     try:
         with np.load(Path(folder) / NAME, allow_pickle=False) as file:
             return dict(file)
-    except (OSError, ValueError, EOFError, BadZipFile):
+    except (OSError, ValueError, EOFError, NotImplementedError, BadZipFile, zlib.error):
         return None

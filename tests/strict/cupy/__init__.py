@@ -17,7 +17,7 @@ from numpy import float16, float32, float64, inf, int32, int64, uint8, uint32, u
 
 __version__ = "14 (stand-in)"
 TOTAL = 80 * 10**9  # bytes of memory
-_SAME = "shape", "dtype", "ndim", "size", "nbytes", "strides", "flags", "item", "tolist"
+_SAME = "shape", "dtype", "ndim", "size", "nbytes", "flags"
 _ALIGNED = 512  # bytes: every allocation begins at, and takes, a multiple of so many
 
 
@@ -90,17 +90,8 @@ class ndarray:
     def __bool__(self):
         return bool(self._array)
 
-    def __int__(self):
-        return int(self._array)
-
     def __float__(self):
         return float(self._array)
-
-    def __format__(self, form):
-        return format(self._array.item(), form)
-
-    def __repr__(self):
-        return f"on the GPU: {self._array!r}"
 
 
 def _in_own_memory(array):
@@ -156,20 +147,19 @@ def _method(name, swapped=False, in_place=False):
     return method
 
 
-for _name in ("sum", "prod", "mean", "max", "min", "all", "any", "argmin", "argsort"):
+for _name in ("sum", "prod", "mean", "max", "min", "all", "argmin"):
     setattr(ndarray, _name, _method(_name))
 for _name, _ufunc in {
     **{"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide"},
-    **{"mod": "remainder", "pow": "power", "floordiv": "floor_divide", "matmul": "matmul"},
-    **{"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"},
-    **{"lshift": "left_shift", "rshift": "right_shift"},
+    **{"pow": "power", "matmul": "matmul"},
+    **{"and": "bitwise_and", "xor": "bitwise_xor", "rshift": "right_shift"},
 }.items():
     setattr(ndarray, f"__{_name}__", _method(_ufunc))
     setattr(ndarray, f"__r{_name}__", _method(_ufunc, swapped=True))
     setattr(ndarray, f"__i{_name}__", _method(_ufunc, in_place=True))
 for _name, _ufunc in {
     **{"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"},
-    **{"eq": "equal", "ne": "not_equal", "neg": "negative", "abs": "abs", "invert": "invert"},
+    **{"eq": "equal", "ne": "not_equal", "neg": "negative", "abs": "abs"},
 }.items():
     setattr(ndarray, f"__{_name}__", _method(_ufunc))
 for _name in (
