@@ -167,6 +167,7 @@ def test_a_mode_that_is_found_later_refutes_what_a_run_says():
     run = run_of(EPOCHS, trials_of(FAST))
     trusted = {f"trusted_{part}": run.curve[part] for part in ("train", "test")}
     said = {"log_z": 9.0, "trusted_log_z": 9.0, "trusted_agrees": 1.0, "bound": 8.9}
+    said |= {"log_z_se": 2.0, "trusted_log_z_se": 0.1}
     run = run._replace(
         curve=run.curve.assign(**said, **trusted), settings=run.settings | {"ais": {}}
     )

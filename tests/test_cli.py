@@ -429,6 +429,15 @@ def test_evaluate_warns_of_a_mode_that_ais_misses(own_file, tmp_path, capsys):
             assert abs(float(words[1]) - 10) < 0.5
 
 
+def test_evaluate_warns_where_ais_finds_more(capsys):
+    of_point = {"trial": 2, "log_z_se": 0.1, "trusted_log_z_se": 0.1, "bound": 9.0}
+    of_point |= {"trusted_agrees": 1}
+    cli._warn(log_z=12.0, trusted_log_z=10.0, **of_point)
+    assert "trial 2: AIS finds 2.0 nats more of log Z" in capsys.readouterr().out
+    cli._warn(log_z=10.4, trusted_log_z=10.0, **of_point)
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.parametrize(("n", "doubtful"), [(20, False), (2, True)])
 def test_evaluate_by_ais_as_the_run(n, doubtful, own_file, capsys):
     """And what is doubtful is marked."""

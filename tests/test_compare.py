@@ -152,6 +152,7 @@ def test_roughness_is_without_the_noise_of_the_estimates(prefix):
     noisy = epochs / 100 + errors * rng.normal(size=errors.shape)
     run = run_of(epochs, noisy, ais={})
     curve = run.curve.sort_values(["trial", "epoch"])
+    curve = curve.assign(log_z=9.0, log_z_se=0.0, trusted_log_z=9.0)
     curve[f"{prefix}test"], curve[f"{prefix}log_z_se"] = curve.test, errors.ravel()
     whole, later = (compare.roughness(run._replace(curve=curve), since=e) for e in (0, 40))
     assert abs(whole.mean()) < 0.03 and abs(later.mean()) < 0.03
@@ -265,7 +266,7 @@ def test_different_numbers_of_trials_are_refused():
 def with_trusted(run, less, agrees=1.0, bound=1.0):
     """The run by AIS, its trusted log-likelihoods so many nats below the plain ones."""
     curve = run.curve.assign(log_z=100.0, trusted_log_z=100.0 + less, trusted_agrees=agrees)
-    curve = curve.assign(bound=curve.trusted_log_z - bound)
+    curve = curve.assign(log_z_se=0.1, trusted_log_z_se=0.2, bound=curve.trusted_log_z - bound)
     trusted = {f"trusted_{part}": curve[part] - less for part in ("train", "test")}
     return run._replace(curve=curve.assign(**trusted), settings=run.settings | {"ais": {}})
 
@@ -277,6 +278,22 @@ def test_trusted_likelihoods_are_judged():
         np.testing.assert_array_equal(values, np.array(VALUES, float) - 3 + more)
     np.testing.assert_array_equal(compare.finals(run), [-6.5, -5, NAN])
     assert compare.doubts(run) == ""
+
+
+@pytest.mark.parametrize(("error", "threshold"), [(0.3, 3 * 0.5), (0.01, 3 * 0.4), (None, 0.5)])
+def test_plain_ais_that_finds_clearly_more_is_judged_instead(error, threshold):
+    """By three of both errors, and half a nat; of the points at which it was made."""
+    for more, by_plain in ((0.9 * threshold, False), (1.1 * threshold, True)):
+        run = with_trusted(run_of(EPOCHS, VALUES), -more)
+        errors = {"log_z_se": error or 0.0, "trusted_log_z_se": 0.4 if error else 0.0}
+        run = run._replace(curve=run.curve.assign(**errors))
+        first = run.curve.epoch == EPOCHS[0]
+        for name in ("test", "log_z", "log_z_se"):
+            run.curve.loc[first, name] = NAN
+        _, values = compare.curves(run)
+        expected = np.array(VALUES, float) + more
+        expected[:, 1:] -= more * by_plain
+        np.testing.assert_allclose(values, expected)
 
 
 def test_plain_ais_alone_is_doubted_and_exact_is_not():

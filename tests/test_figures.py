@@ -455,6 +455,7 @@ def refuted_run():
     test = [[-9, -8, -7, -6], [-9, -8, -7.5, -7]]
     run = make_run("sdcp_d", "caltech101_silhouettes", test)
     curve = run.curve.assign(log_z=100.0, bound=90.0, trusted_ess=50.0)
+    curve = curve.assign(log_z_se=0.1, trusted_log_z_se=0.1)
     last, first = curve.epoch == 4, curve.epoch == 0
     curve.loc[last & (curve.trial == 0), "bound"] = 120.0
     curve["trusted_log_z"] = np.where(last, 123.0, 100.2)

@@ -258,10 +258,10 @@ def weights_of(theta, p, bounds):
     return bounds + ((h * (1 - h)) @ theta.W**2 * (p * (1 - p))).sum(-1) / 2
 
 
-def missed(log_z, standard_error, trusted, trusted_error, bound):
-    """Whether plain AIS misses some of log Z: ``trusted`` or the ``bound`` say more (nats)."""
-    error = np.maximum(AGREEMENT, 3 * np.hypot(standard_error, trusted_error))
-    return (trusted - log_z > error) | refuted(log_z, bound)
+def missed(log_z, standard_error, other, other_error, bound):
+    """Whether an estimate misses some of log Z: another one or the ``bound`` say more (nats)."""
+    error = np.maximum(AGREEMENT, 3 * np.hypot(standard_error, other_error))
+    return (other - log_z > error) | refuted(log_z, bound)
 
 
 def refuted(log_z, bound):
