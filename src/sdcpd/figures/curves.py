@@ -287,6 +287,7 @@ def _name_ends(axis):
     places = _move_apart(
         [to_axes.transform(last_point)[1] for last_point in last_points], gap=0.065
     )
+    to_name = {"arrowstyle": "-", "ls": (0, (1, 3)), "lw": 0.7, "shrinkA": 0}  # no part of a curve
     for line, last_point, place in zip(lines, last_points, places, strict=True):
         axis.annotate(
             line.get_label(),
@@ -295,7 +296,7 @@ def _name_ends(axis):
             textcoords="axes fraction",
             fontsize=7.5,
             va="center",
-            arrowprops={"arrowstyle": "-", "color": line.get_color(), "lw": 0.7, "shrinkA": 0},
+            arrowprops=to_name | {"color": line.get_color()},
         )
 
 
