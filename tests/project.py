@@ -24,7 +24,8 @@ def copy_project(folder):
             made = {".git", ".venv", ".snakemake", "data", "results", "logs", "report.html"}
         else:
             made = {*names} - {"README.md"} if Path(place) == ROOT / "figures" else set()
-        return {*names} & made | {name for name in names if name.endswith(".pyc")}
+        compiled = {name for name in names if name.endswith(".pyc")}
+        return ({*names} & made) | compiled
 
     shutil.copytree(ROOT, folder, symlinks=True, ignore=ignored)
     return folder
