@@ -189,7 +189,7 @@ def _warn(trial, log_z, log_z_se, trusted_log_z, trusted_log_z_se, bound, truste
             f"{max(trusted_log_z, bound) - log_z:.1f}{rigorous} nats, and the likelihoods are too "
             "large by as much"
         )
-    elif missed(trusted_log_z, trusted_log_z_se, log_z, log_z_se, -math.inf):
+    elif missed(trusted_log_z, trusted_log_z_se, log_z, log_z_se):
         more = f"finds {log_z - trusted_log_z:.1f} nats more of log Z than the other bases"
         print(f"trial {trial}: AIS {more}: go by its likelihoods")
     elif not trusted_agrees:

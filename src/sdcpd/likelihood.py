@@ -100,4 +100,4 @@ def likelihoods(curve, part="test"):
     if trusted is None or trusted[curve.status == "ok"].isna().any():
         return curve[part]
     ours, plain = ((curve[f"{name}log_z"], curve[f"{name}log_z_se"]) for name in ("trusted_", ""))
-    return trusted.mask(missed(*ours, *plain, bound=-np.inf), curve[part])
+    return trusted.mask(missed(*ours, *plain), curve[part])

@@ -258,8 +258,8 @@ def weights_of(theta, p, bounds):
     return bounds + ((h * (1 - h)) @ theta.W**2 * (p * (1 - p))).sum(-1) / 2
 
 
-def missed(log_z, standard_error, other, other_error, bound):
-    """Whether an estimate misses some of log Z: another one or the ``bound`` say more (nats)."""
+def missed(log_z, standard_error, other, other_error, bound=-np.inf):
+    """Whether an estimate misses some of log Z: another one or a bound says more (nats)."""
     error = np.maximum(AGREEMENT, 3 * np.hypot(standard_error, other_error))
     return (other - log_z > error) | refuted(log_z, bound)
 
