@@ -71,8 +71,11 @@ class Piece(NamedTuple):
 
     @property
     def archived(self):
-        """Where the archive has what this belongs to, if it has it."""
-        return archive.FOLDER / Path(*self.goal.parts[-4:])
+        """Where the archive has what this belongs to, perhaps in a group of the same values."""
+        own = archive.FOLDER / Path(*self.goal.parts[-4:])
+        stored = {f: archive.settings_of(f) for f in own.parent.parent.glob(f"*/{own.name}")}
+        trials = {f: each["trials"] for f, each in stored.items() if self.has_settings(each)}
+        return max(trials, key=trials.get, default=own)
 
     @property
     def n_archived(self):

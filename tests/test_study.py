@@ -134,14 +134,18 @@ def test_trials_come_one_by_one_and_more_and_longer_ones_cost_only_what_is_new(p
 
 
 def test_what_is_archived_is_not_made_again_on_another_machine(planned, tmp_path, monkeypatch):
-    """Trials go on after those of the archive, which keeps one model; a sweep comes from there."""
+    """Trials go on after those of the archive, which keeps one model; a sweep comes from there.
+
+    A group with the values of one that is archived has its trials from there, too.
+    """
     module, make = planned
     monkeypatch.setattr(module.archive, "FOLDER", tmp_path / "archive")
     tuning, group = {"sweep": "tuning"}, {"groups": ["as_published"], "algorithms": ["cd"]}
     first = make(tuning, group | {"trials": 2})
     make_all(module, first)
     module.archive_(first)
-    other = make(tuning, group | {"trials": 4})
+    other = make(tuning, group | {"trials": 4, "groups": ["as_published", "again"]})
+    other.written |= {"again": other.written["as_published"]}
     other.folder = tmp_path / "other"
     module.collect(other.pieces())
     names = make_all(module, other)
@@ -150,6 +154,8 @@ def test_what_is_archived_is_not_made_again_on_another_machine(planned, tmp_path
     settings = module.archive.settings_of(other.folder / place)
     whole = runs.execute(settings, tmp_path / "whole", "numpy")
     assert settings["trials"] == 4
+    again = other.folder / place.replace("as_published", "again")
+    assert settings == module.archive.settings_of(again)
     made = (other.folder / place / "curve.csv").read_bytes()
     assert made == (tmp_path / "whole/curve.csv").read_bytes()
     rows = module.archive.FOLDER / "quality/bars_and_stripes-as_published-3h/measurements.csv"

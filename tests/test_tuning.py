@@ -230,10 +230,10 @@ def test_every_adopted_value_says_why(path, tunings):
 # ------------------------------------------------------------------------- by halving
 
 
-def frame(area, rate=None, epsilon=None, diverged=(), doubts=()):
+def frame(area, rate=None, epsilon=None, diverged=(), doubts=(), **columns):
     """A table with one row for each value; the numbers of the rows are those of the settings."""
     n = len(area)
-    columns = {"area": area, "learning_rate": rate or range(1, n + 1)}
+    columns |= {"area": area, "learning_rate": rate or range(1, n + 1)}
     columns |= {"epsilon": epsilon or [NAN] * n, "diverged": [+(i in diverged) for i in range(n)]}
     return pd.DataFrame(columns | {"doubts": ["why" * (i in doubts) for i in range(n)]})
 
@@ -261,30 +261,40 @@ def test_the_step_of_sdcpd_is_its_rate_over_the_largest_hessian():
     assert kept(2, [2, 9, 1], **how) == "bc"
 
 
-SMALL = {"dataset": "bars_and_stripes", "algorithm": "pcd", "n_hidden": 3, "trials": 2, "seed": 1}
-SMALL |= {"batch_size": 6, "n_gibbs_steps": 1, "n_inner_iterations": 1, "ais": None, "epochs": 9}
-SMALL |= {"evaluate": {"every": 2, "also": [1]}, "rounds": [[3, 3], [5, 2]]}
-SMALL |= {"hyperparameters": rates(0.01, 0.1, 0.2, 0.3, 1e3, 0.5)}
+def test_at_last_the_next_smaller_step_goes_on():
+    how = {"dropped": [0, 1, 2, 0, 0, 1], "final": [3, 9, 9, 5, 4, 9]}
+    rate = [0.01, 0.02, 0.03, 0.04, 0.05, 0.045]
+    assert tuning.next_smaller(frame(range(6), rate=rate, **how)) == [2]
+    assert tuning.next_smaller(frame(range(6), rate=rate, doubts=[2], **how)) == [1]
+    assert tuning.next_smaller(frame(range(6), rate=rate, diverged=[1, 2], **how)) == []
+    assert tuning.next_smaller(frame(range(6), rate=rate, doubts=[3], **how)) == [5]
+    assert tuning.next_smaller(frame(range(6), rate=rate, doubts=[0, 3, 4], **how)) == []
+    epsilon = [0.75, 0.75, 0.25, 0.75, 0.75, 0.0]  # .01, .02, .06, .04, .05, .18
+    assert tuning.next_smaller(frame(range(6), rate=rate, epsilon=epsilon, **how)) == [1]
+
+
+SMALL = {"dataset": "bars_and_stripes", "algorithm": "cd", "n_hidden": 4, "trials": 2, "seed": 1}
+SMALL |= {"batch_size": 6, "n_gibbs_steps": 1, "n_inner_iterations": 1, "ais": None, "epochs": 100}
+SMALL |= {"evaluate": {"every": 2, "also": [1]}, "rounds": [[3, 3], [30, 2]]}
+SMALL |= {"hyperparameters": rates(0.3, 0.1, 0.4, 0.2, 1e3, 0.5)}
 
 
 def test_halving(tmp_path):
     """Each setting is the run made alone, as far as it went; on disk, too."""
     sweep = tuning.execute(SMALL, tmp_path, "numpy")
     table = tuning.table([sweep])
-    assert table.epochs[table.diverged == 0].tolist().count(9) == 2
-    assert sorted(table.dropped[table.diverged == 0]) == [0, 0, 1, 1, 2]
-    assert (table.epochs[table.dropped == 1] <= 3).all()
-    assert table.diverged[4] and table.dropped[4] == 1
+    assert table.dropped.tolist() == [0, 2, 0, 0, 1, 1]  # .3, the next smaller than .4, at last
+    assert table.epochs.drop(4).tolist() == [100, 30, 100, 100, 3] and table.diverged[4]
     for run, loaded, row in zip(sweep, runs.load_sweep(tmp_path), table.itertuples(), strict=True):
         one = SMALL | {"hyperparameters": run.settings["hyperparameters"]}
         assert loaded.settings == run.settings == one
-        until = {"epochs": {0: 9, 1: 3, 2: 5}[row.dropped]}
+        until = {"epochs": {0: 100, 1: 3, 2: 30}[row.dropped]}
         del one["rounds"]
         alone = runs.execute(one | until, None, "numpy").curve
         pd.testing.assert_frame_equal(run.curve, alone, check_exact=True)
     shown = tuning.describe(table)
-    assert set(shown.dropped) == {"", "round 1", "round 2"} and shown.epochs[0] == "9"
-    assert "3 (3 go on), 5 (2 go on), 9 epochs" in tuning.origin([sweep])
+    assert set(shown.dropped) == {"", "round 1", "round 2"} and shown.epochs[0] == "100"
+    assert "3 (4 go on), 30 (3 go on), 100 epochs" in tuning.origin([sweep])
 
 
 def test_rounds_of_a_part_of_an_epoch():

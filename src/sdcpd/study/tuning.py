@@ -4,7 +4,7 @@ Speed is the area under the held-out likelihood curve, the final value its end, 
 over trials. A setting in which a trial diverged, or whose log Z is doubtful, is not chosen.
 
 With ``rounds`` a sweep is successive halving: [[2, 6], [8, 4]] means that after 2 epochs 6 settings
-go on, after 8 epochs 4, see ``kept``.
+go on, after 8 epochs 4, see ``kept``; when these have ended one more does, see ``next_smaller``.
 """
 
 import numpy as np
@@ -47,19 +47,28 @@ def execute(settings, folder, backend_name="auto", data_folder=ROOT / "data"):
     where = {"backend_name": backend_name, "data_folder": data_folder, "checkpoints_in": folder}
     on_gpu = engines.select(backend_name).name.startswith("cupy")
     found, going_on = {}, [*range(len(grid))]
-    for last, n in [*settings["rounds"], [settings["epochs"], 0]]:
-        values = [grid[i] for i in going_on]
-        of_round = without_rounds | {"epochs": last, "hyperparameters": values}
+
+    def train(numbers, epochs):
+        values = [grid[i] for i in numbers]
+        of_round = without_rounds | {"epochs": epochs, "hyperparameters": values}
         if on_gpu:
             made = runs.execute_sweep(of_round, None, **where) if values else []
         else:
             of_each = [of_round | {"hyperparameters": each} for each in values]
             made = [runs.execute(each, None, **where) for each in of_each]
-        found |= zip(going_on, [run._replace(theta=None) for run in made], strict=True)
-        going_on = kept(table([[found[i] for i in going_on]]), n, going_on) if n else going_on
-    sweep = [found[i] for i in range(len(grid))]
-    runs.save_sweep(sweep, folder, runs.sum_of([run.wall for run in sweep]), **changes)
-    return [run._replace(settings=run.settings | changes) for run in sweep]
+        found.update(zip(numbers, [run._replace(theta=None) for run in made], strict=True))
+
+    def as_it_is():
+        return [found[i]._replace(settings=found[i].settings | changes) for i in range(len(grid))]
+
+    for last, n in settings["rounds"]:
+        train(going_on, last)
+        going_on = kept(table([[found[i] for i in going_on]]), n, going_on)
+    train(going_on, settings["epochs"])
+    train(next_smaller(table([as_it_is()])), settings["epochs"])
+    sweep = as_it_is()
+    runs.save_sweep(sweep, folder, runs.sum_of([run.wall for run in sweep]))
+    return sweep
 
 
 def kept(settings, n, numbers):
@@ -84,13 +93,41 @@ def kept(settings, n, numbers):
         ``n`` of ``numbers``, in their order; fewer where fewer can be judged.
     """
     able = _able(settings).sort_values("area", ascending=False, kind="stable")
-    steps = able.learning_rate / (0.25 + able.epsilon).fillna(1)
+    steps = _steps(able)
     fastest, others = able.index[: n - n // 2], steps.iloc[n - n // 2 :]
     smaller = others[others < steps.iloc[:1].min()].sort_values(kind="stable").index
     size = min(n // 2, len(smaller))
     spaced = [smaller[(2 * i + 1) * len(smaller) // (2 * size)] for i in range(size)]
     in_order = dict.fromkeys([*fastest, *spaced, *able.index])  # the last where others are few
     return [numbers[row] for row in sorted([*in_order][:n])]
+
+
+def next_smaller(settings):
+    """Which setting goes on when the others have ended: of those that were dropped the one with the
+    largest step below that of the best in the end, which else could lie at the edge of what was
+    trained to the end for no other reason than ``kept``.
+
+    Parameters
+    ----------
+    settings : DataFrame
+        As ``table`` makes it, of one algorithm.
+
+    Returns
+    -------
+    list
+        Its row, or nothing.
+    """
+    able = _able(settings)
+    steps, ended = _steps(able), able.final[able.dropped == 0]
+    if ended.empty:
+        return []
+    smaller = steps[(able.dropped > 0) & (steps < steps[ended.idxmax()])]
+    return [] if smaller.empty else [smaller.idxmax()]
+
+
+def _steps(settings):
+    """The learning rates; of S-DCP-D over the largest that the Hessian can be."""
+    return settings.learning_rate / (0.25 + settings.epsilon).fillna(1)
 
 
 def _rounds(settings):
