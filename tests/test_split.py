@@ -12,7 +12,7 @@ from sdcpd.algorithms import ALGORITHMS, Hyperparameters
 from sdcpd.data import bars_and_stripes
 from sdcpd.device import to_host
 from sdcpd.engines import select
-from sdcpd.engines.gpu import CupyDevice, SplitEngine
+from sdcpd.engines.gpu import SplitEngine
 from sdcpd.engines.plain import PLAIN, SHARE, Engine, replica_bytes
 from sdcpd.likelihood import Evaluator
 from sdcpd.log_z import annealed_log_z, exact_log_z
@@ -31,7 +31,7 @@ GPU = pytest.param("gpu", marks=pytest.mark.skipif(bool(NO_GPU), reason=f"needs 
 def engine(request):
     if request.param == "strict":
         request.getfixturevalue("strict_cupy")
-    return SplitEngine(CupyDevice())
+    return select("cupy")
 
 
 def model(scale=0.5, n=N, m=M, replicas=R):
@@ -211,7 +211,7 @@ def test_generated_images(engine):
 
 def test_jobs_that_share_a_gpu_share_its_memory(strict_cupy, monkeypatch):
     """All may begin at once, when all of it is still free; and what is taken already counts."""
-    engine, size = SplitEngine(CupyDevice()), (500, 784, 200, 60_000)
+    engine, size = select("cupy"), (500, 784, 200, 60_000)
     alone = engine.capacity(*size)
     monkeypatch.setenv("SDCPD_GPU_SHARE", "0.25")
     assert 4 * engine.capacity(*size) < alone < 4.2 * (engine.capacity(*size) + 1)
@@ -261,7 +261,7 @@ def test_memory_estimate_holds_for_annealing(strict_cupy, n_rows):
 @pytest.mark.skipif(bool(NO_GPU), reason=f"needs a GPU: {NO_GPU}")
 def test_memory_estimate_holds_on_a_gpu():
     """Its pool, which takes more than what lives, fits, and does not grow with the updates."""
-    engine, replicas = SplitEngine(CupyDevice()), 20
+    engine, replicas = select("cupy"), 20
     peaks = [most_memory(engine, "sdcp_d", replicas, n_updates) for n_updates in (10, 200)]
     assert peaks[1] <= 1.05 * peaks[0]  # cupy#7678
     assert peaks[1] < replicas * replica_bytes(500, 784, 200, 2000) / SHARE
@@ -282,4 +282,4 @@ def test_kernels_compile_for_a_gpu(architecture, tmp_path):
 
 def test_constants_agree_with_the_kernels():
     source = (ROOT / "src/sdcpd/engines/kernels.cu").read_text()
-    assert CupyDevice.threads <= 256 and "#define MAX_THREADS 256" in source
+    assert SplitEngine.threads <= 256 and "#define MAX_THREADS 256" in source

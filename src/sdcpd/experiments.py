@@ -101,13 +101,17 @@ def sweep_settings(config, groups, experiment, kind, algorithm, n_hidden):
     return {name: v for name, v in settings.items() if name != "rounds" or v}
 
 
+def smallest_step(values):
+    """η/(¼ + ε): as H ≤ ¼, S-DCP-D multiplies the gradient by at least that."""
+    return values["learning_rate"] / (0.25 + values["epsilon"])
+
+
 def step_matched(values, n_inner_iterations):
     """Learning rates of S-DCP and CG whose steps are as long as S-DCP-D's are at least.
 
-    H ≤ ¼, so S-DCP-D multiplies the gradient by at least η/(¼ + ε). S-DCP gets that learning rate;
-    CG, which makes one step where they make d, gets d times it.
+    CG, which makes one step where they make d, gets d times that of S-DCP.
     """
-    rate = values["learning_rate"] / (0.25 + values["epsilon"])
+    rate = smallest_step(values)
     return {
         "cg": {"learning_rate": round(n_inner_iterations * rate, 6)},
         "sdcp": {"learning_rate": round(rate, 6)},

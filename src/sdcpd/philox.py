@@ -28,9 +28,9 @@ def key(*fields):
     return np.frombuffer(digest, dtype="<u8").astype(np.uint64)
 
 
-def random_words(key, n, position=0):
-    """``n`` random 64-bit words of NumPy's Philox-4x64-10 from block ``position`` on."""
-    return np.random.Philox(key=key, counter=int(position)).random_raw(n)
+def random_words(key, n):
+    """The first ``n`` random 64-bit words of NumPy's Philox-4x64-10."""
+    return np.random.Philox(key=key).random_raw(n)
 
 
 def philox(keys, draw, n_rows, n_units, xp=np):

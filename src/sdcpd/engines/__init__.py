@@ -106,9 +106,9 @@ def select(name="auto"):
     else:
         import cupy
 
-        from .gpu import CupyDevice, SplitEngine
+        from .gpu import SplitEngine
 
-        engine = Engine(cupy) if name == "cupy_float32" else SplitEngine(CupyDevice())
+        engine = Engine(cupy) if name == "cupy_float32" else SplitEngine(cupy)
     start = time.monotonic()
     try:
         _warm_up(engine)

@@ -19,65 +19,6 @@ import numpy as np
 from ..rbm import Parameters
 from .plain import PAD_HIDDEN, PAD_VISIBLE, Chain, Engine, padded
 
-
-class CupyDevice:
-    """The few things that the engine needs of a GPU: memory, kernels, products."""
-
-    threads = 128  # a block
-
-    def __init__(self):
-        import cupy
-        from cupy_backends.cuda.libs import cublas
-
-        self.xp, self.cublas = cupy, cublas
-
-    @cache  # noqa: B019 - one device in a process
-    def kernel(self, name):
-        source = Path(__file__).with_name("kernels.cu").read_text(encoding="utf-8")
-        return self.module(source).get_function(name)
-
-    @cache  # noqa: B019
-    def module(self, source):
-        return self.xp.RawModule(code=source, options=("-std=c++17",))
-
-    def launch(self, name, n_blocks, *arguments):
-        """Run a kernel of kernels.cu; Python's int and float become C's, None a null pointer."""
-        self.kernel(name)((n_blocks,), (self.threads,), tuple(map(_as_c, arguments)))
-
-    def product(self, a, b, out, shape, leading, strides, transpose=(False, False), alpha=1.0):
-        """out = alpha · a b, batched: fp16 into float32, stored row by row.
-
-        Parameters
-        ----------
-        shape : (batch, rows of out, columns of out, length of the sums)
-        leading : length of a row in memory of a, of b and of out
-        strides : elements from one matrix of the batch to the next, of a, of b and of out
-        transpose : whether a and b are stored transposed
-        """
-        cublas = self.cublas
-        batch, rows, columns, length = shape
-        scalars = np.array([alpha, 0], np.float32)
-        # cuBLAS stores column by column: it sees all three transposed, and so computes bᵀ aᵀ.
-        cublas.gemmStridedBatchedEx(
-            self.handle(),
-            int(transpose[1]),  # CUBLAS_OP_N = 0, CUBLAS_OP_T = 1
-            int(transpose[0]),
-            *(columns, rows, length, scalars.ctypes.data),
-            *(self.pointer(b), HALF, leading[1], strides[1]),
-            *(self.pointer(a), HALF, leading[0], strides[0], scalars.ctypes.data + 4),
-            *(self.pointer(out), SINGLE, leading[2], strides[2]),
-            *(batch, cublas.CUBLAS_COMPUTE_32F, cublas.CUBLAS_GEMM_DEFAULT),
-        )
-
-    def handle(self):
-        """Of cuBLAS."""
-        return self.xp.cuda.device.get_cublas_handle()
-
-    def pointer(self, array):
-        """Where an array's memory begins."""
-        return array.data.ptr
-
-
 SINGLE, HALF = 0, 2  # CUDA_R_32F, CUDA_R_16F
 
 
@@ -108,14 +49,18 @@ class SplitEngine(Engine):
 
     Parameters
     ----------
-    device : CupyDevice
+    xp : module
+        ``cupy``.
     """
 
     precision = "exact split (two fp16 terms, float32 sums)"
+    threads = 128  # a block
 
-    def __init__(self, device):
-        super().__init__(device.xp)
-        self.device, self.name = device, "cupy"
+    def __init__(self, xp):
+        from cupy_backends.cuda.libs import cublas
+
+        super().__init__(xp)
+        self.name, self.cublas = "cupy", cublas
 
     def prepare(self, theta):
         W, b, c = theta[:3]
@@ -127,7 +72,7 @@ class SplitEngine(Engine):
         v = self.xp.empty((n_replicas, n_rows, 2, width), self.xp.float16)
         images = self.xp.ascontiguousarray(images, dtype=self.xp.uint8)
         n_rows *= n_replicas
-        self._launch("load_states", n_rows * width // 4, images, np.int64(n_rows), m, width, v)
+        self.launch("load_states", n_rows * width // 4, images, np.int64(n_rows), m, width, v)
         return v
 
     def chain(self, theta, v, stream, base=None):
@@ -138,7 +83,7 @@ class SplitEngine(Engine):
         p = self.xp.empty((*x.shape[:2], 2, x.shape[2]), self.xp.float16)
         n_rows, n = x.shape[0] * x.shape[1], theta.c.shape[1]
         shape = np.int64(n_rows), x.shape[1], n, x.shape[2]
-        self._launch("probabilities", x.size, x, theta.c, *shape, p)
+        self.launch("probabilities", x.size, x, theta.c, *shape, p)
         return p
 
     def hidden_sums(self, theta, v):
@@ -148,7 +93,7 @@ class SplitEngine(Engine):
         x = self.xp.empty((n_replicas, n_rows, n), self.xp.float32)
         shape, leading = (n_replicas, n_rows, n, 2 * m), (2 * m, 2 * m, n)
         strides = 2 * m * n_rows, 2 * m * n, n * n_rows
-        self.device.product(v, theta.halves, x, shape, leading, strides, (False, True))
+        self._product(v, theta.halves, x, shape, leading, strides, (False, True))
         return x
 
     def visible_sums(self, theta, h):
@@ -157,9 +102,8 @@ class SplitEngine(Engine):
         m = theta.halves.shape[3]
         x = self.xp.empty((n_replicas, n_rows, m), self.xp.float32)
         shape, leading = (n_replicas, n_rows, m, 2 * n), (2 * n, m, m)
-        self.device.product(
-            h, theta.halves, x, shape, leading, (2 * n * n_rows, 2 * m * n, m * n_rows)
-        )
+        strides = 2 * n * n_rows, 2 * m * n, m * n_rows
+        self._product(h, theta.halves, x, shape, leading, strides)
         return x
 
     def statistics(self, theta, v, p_hidden):
@@ -169,9 +113,7 @@ class SplitEngine(Engine):
         W = self.xp.empty((n_replicas, n, m), self.xp.float32)
         shape, leading = (n_replicas, n, m, 2 * n_rows), (height, width, m)
         strides = 2 * n_rows * height, 2 * n_rows * width, n * m
-        self.device.product(
-            p_hidden, v, W, shape, leading, strides, (True, False), alpha=1 / n_rows
-        )
+        self._product(p_hidden, v, W, shape, leading, strides, (True, False), 1 / n_rows)
         return Parameters(W, self._means(v, m, False), self._means(p_hidden, n, True))
 
     def ascend(self, theta, learning_rate, gradient_g, gradient_f=None):
@@ -207,18 +149,53 @@ class SplitEngine(Engine):
         shape = n_replicas, n, m, height, width
         old, *scale = scale or (None, None, None)
         inputs = x, g, f, old, rate, *scale
-        self._launch("ascend", n_replicas * height * width, *inputs, *shape, result, H, halves)
+        self.launch("ascend", n_replicas * height * width, *inputs, *shape, result, H, halves)
         return result, H, halves
 
     def _means(self, values, n_units, are_split):
         n_replicas, n_rows, _, width = values.shape
         means = self.xp.empty((n_replicas, n_units), self.xp.float32)
         shape = n_replicas, n_rows, n_units, width, are_split
-        self._launch("batch_means", means.size, values, *shape, means)
+        self.launch("batch_means", means.size, values, *shape, means)
         return means
 
-    def _launch(self, name, n_threads, *arguments):
-        self.device.launch(name, -(-n_threads // self.device.threads), *arguments)
+    def _product(self, a, b, out, shape, leading, strides, transpose=(False, False), alpha=1.0):
+        """out = alpha · a b, batched: fp16 into float32, stored row by row.
+
+        Parameters
+        ----------
+        shape : (batch, rows of out, columns of out, length of the sums)
+        leading : length of a row in memory of a, of b and of out
+        strides : elements from one matrix of the batch to the next, of a, of b and of out
+        transpose : whether a and b are stored transposed
+        """
+        cublas, (batch, rows, columns, length) = self.cublas, shape
+        scalars = np.array([alpha, 0], np.float32)
+        # cuBLAS stores column by column: it sees all three transposed, and so computes bᵀ aᵀ.
+        cublas.gemmStridedBatchedEx(
+            self.xp.cuda.device.get_cublas_handle(),
+            int(transpose[1]),  # CUBLAS_OP_N = 0, CUBLAS_OP_T = 1
+            int(transpose[0]),
+            *(columns, rows, length, scalars.ctypes.data),
+            *(b.data.ptr, HALF, leading[1], strides[1]),
+            *(a.data.ptr, HALF, leading[0], strides[0], scalars.ctypes.data + 4),
+            *(out.data.ptr, SINGLE, leading[2], strides[2]),
+            *(batch, cublas.CUBLAS_COMPUTE_32F, cublas.CUBLAS_GEMM_DEFAULT),
+        )
+
+    def launch(self, name, n_threads, *arguments):
+        """Run a kernel of kernels.cu; Python's int and float become C's, None a null pointer."""
+        blocks, arguments = -(-n_threads // self.threads), tuple(map(_as_c, arguments))
+        self._kernel(name)((blocks,), (self.threads,), arguments)
+
+    @cache  # noqa: B019 - one engine in a process
+    def _kernel(self, name):
+        return self._module().get_function(name)
+
+    @cache  # noqa: B019
+    def _module(self):
+        source = Path(__file__).with_name("kernels.cu").read_text(encoding="utf-8")
+        return self.xp.RawModule(code=source, options=("-std=c++17",))
 
 
 class SplitChain(Chain):
@@ -248,7 +225,7 @@ class SplitChain(Chain):
         keys, draw = self.stream.device_keys, np.uint64(self.stream.next())
         shape = np.int64(n_replicas * n_rows), n_rows, bias.shape[1], width, interleaved
         n_threads = n_replicas * n_rows * width // 4
-        self.engine._launch("sample_units", n_threads, x, bias, given, keys, draw, *shape, state)
+        self.engine.launch("sample_units", n_threads, x, bias, given, keys, draw, *shape, state)
 
     def hidden_probability(self):
         return self.engine.hidden_probability(self.theta, self.v)
@@ -262,18 +239,12 @@ class SplitChain(Chain):
         low, high = np.float32(low), np.float32(high)
         x = self.engine.hidden_sums(theta, self.v)
         shape = n_rows, theta.c.shape[1], x.shape[2]
-        draw, blocks = np.uint64(self.stream.next()), n_replicas * n_rows
-        launch = self.engine.device.launch
-        launch(
-            "anneal_hidden",
-            blocks,
-            *(x, theta.c, keys, draw, *shape, low, high, self.dot, weights, self.h),
-        )
+        draw = np.uint64(self.stream.next())
+        n_threads = n_replicas * n_rows * self.engine.threads  # a block for each chain
+        arguments = x, theta.c, keys, draw, *shape, low, high, self.dot, weights, self.h
+        self.engine.launch("anneal_hidden", n_threads, *arguments)
         x = self.engine.visible_sums(theta, self.h)
         shape, draw = (n_rows, theta.b.shape[1], x.shape[2]), np.uint64(self.stream.next())
-        launch(
-            "anneal_visible",
-            blocks,
-            *(x, theta.b, self.base, keys, draw, *shape, high, self.dot, self.own),
-        )
+        arguments = x, theta.b, self.base, keys, draw, *shape, high, self.dot, self.own
+        self.engine.launch("anneal_visible", n_threads, *arguments)
         self.v = self.own

@@ -13,7 +13,7 @@ import yaml
 
 from .. import ROOT, engines, runs
 from ..algorithms import LABELS
-from ..experiments import BY_TUNING, CONFIG, TUNED, step_matched
+from ..experiments import BY_TUNING, CONFIG, TUNED, smallest_step, step_matched
 from ..files import whole_file
 from . import compare
 
@@ -126,8 +126,8 @@ def next_smaller(settings):
 
 
 def _steps(settings):
-    """The learning rates; of S-DCP-D over the largest that the Hessian can be."""
-    return settings.learning_rate / (0.25 + settings.epsilon).fillna(1)
+    """The learning rates; of S-DCP-D the smallest step."""
+    return smallest_step(settings).fillna(settings.learning_rate)
 
 
 def _rounds(settings):
