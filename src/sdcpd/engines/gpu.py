@@ -10,7 +10,7 @@ are aligned, and padding that is 0 and enters no sum:
     p       (R, B, 2, n)   p_hi and p_lo              states h  (R, B, n, 2)   both copies of h
 """
 
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -190,9 +190,9 @@ class SplitEngine(Engine):
 
     @cache  # noqa: B019 - one engine in a process
     def _kernel(self, name):
-        return self._module().get_function(name)
+        return self._module.get_function(name)
 
-    @cache  # noqa: B019
+    @cached_property
     def _module(self):
         source = Path(__file__).with_name("kernels.cu").read_text(encoding="utf-8")
         return self.xp.RawModule(code=source, options=("-std=c++17",))

@@ -124,14 +124,11 @@ def save(run, folder):
             json.dump(content, file, indent=2, ensure_ascii=False)
 
 
-def save_sweep(sweep, folder, wall=None, **changes):
-    """Write the file of a sweep, a list of Run, one a setting.
-
-    ``changes``: settings of the sweep that are not those of the first run.
-    """
+def save_sweep(sweep, folder, wall=None):
+    """Write the file of a sweep, a list of Run, one a setting."""
     curve = pd.concat(run.curve.assign(setting=i) for i, run in enumerate(sweep))
     values = [run.settings["hyperparameters"] for run in sweep]
-    settings = sweep[0].settings | {"hyperparameters": values} | changes
+    settings = sweep[0].settings | {"hyperparameters": values}
     save(Run(settings, sweep[0].provenance, curve, None, wall or sweep[0].wall), folder)
 
 
