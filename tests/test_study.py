@@ -119,7 +119,8 @@ def test_trials_come_one_by_one_and_more_and_longer_ones_cost_only_what_is_new(p
     one = runs.load(place / "as_published/cd-3h")
     assert one.wall["resumed_at_update"] == 2 and one.curve["update"].max() == 6
     assert len(list(first.folder.rglob("model-4-0.npz"))) == 1
-    more = make(short | {"trials": 3}, long | {"trials": 2})
+    more = make(short, long, short | {"trials": 3}, long | {"trials": 2})
+    assert len(more.pieces()) == 5
     names = make_all(module, more)
     assert names == [f"{cd}, trial 1", f"{short_cd}, trial 2"]
     for group, epochs, trials in (("as_published", 6, 2), ("as_published_2", 2, 3)):
