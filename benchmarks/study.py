@@ -135,15 +135,16 @@ class Study:
         return self.config["study"]["experiments"].get(name, [])
 
     def pieces(self):
-        """Every ``Piece``, in the order in which they are made: sweeps, and then the runs, trial 0
+        """Every ``Piece``, in the order in which they are made: entry by entry, of its runs trial 0
         of all of them first. Of entries that have a piece in common the last one counts."""
         found = {}  # goal and trials -> piece
         for name in self.experiments:
             for entry in self.entries(name):
                 for n in self.config["experiments"][name]["n_hidden"]:
                     pieces = (self._sweeps if "sweep" in entry else self._runs)(name, n, entry)
+                    pieces = sorted(pieces, key=lambda piece: (piece.trials or [0])[0])
                     found |= {(piece.goal, piece.trials): piece for piece in pieces}
-        return sorted(found.values(), key=lambda piece: piece.trials[0] if piece.trials else -1)
+        return [*found.values()]
 
     def _sweeps(self, name, n, entry):
         kind = entry["sweep"]

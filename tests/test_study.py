@@ -109,20 +109,22 @@ def make_all(module, study):
 
 def test_trials_come_one_by_one_and_more_and_longer_ones_cost_only_what_is_new(planned):
     module, make = planned
-    short = {"groups": ["as_published"], "algorithms": ["cd"], "epochs": 2, "trials": 2}
+    short = {"groups": ["as_published"], "algorithms": ["cd", "pcd"], "epochs": 2, "trials": 2}
     long = {"groups": ["as_published"], "algorithms": ["cd"], "trials": 1}
     cd, short_cd = "bars_and_stripes 3h as_published cd", "bars_and_stripes 3h as_published_2 cd"
     first = make(short, long)
     names = make_all(module, first)
-    assert names == [f"{short_cd}, trial 0", f"{cd}, trial 0", f"{short_cd}, trial 1"]
+    short_pcd = short_cd.replace("cd", "pcd")
+    both = [f"{line}, trial {t}" for t in (0, 1) for line in (short_cd, short_pcd)]
+    assert names == [*both, f"{cd}, trial 0"]
     place = first.folder / "runs/bars_and_stripes"
     one = runs.load(place / "as_published/cd-3h")
     assert one.wall["resumed_at_update"] == 2 and one.curve["update"].max() == 6
     assert len(list(first.folder.rglob("model-4-0.npz"))) == 1
     more = make(short, long, short | {"trials": 3}, long | {"trials": 2})
-    assert len(more.pieces()) == 5
+    assert len(more.pieces()) == 8
     names = make_all(module, more)
-    assert names == [f"{cd}, trial 1", f"{short_cd}, trial 2"]
+    assert names == [f"{short_cd}, trial 2", f"{short_pcd}, trial 2", f"{cd}, trial 1"]
     for group, epochs, trials in (("as_published", 6, 2), ("as_published_2", 2, 3)):
         which = "bars_and_stripes", "as_published", "cd", 3
         straight = module.experiments.run_settings(more.config, more.written, *which)
