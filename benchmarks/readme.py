@@ -1,4 +1,5 @@
-"""Write the README's tables: performance from the newest records, claims from the last full run.
+"""Write the README's tables: performance from the newest records, likelihoods from the archived
+runs (each: likelihoods.md), claims from the last full run.
 
 uv run python benchmarks/readme.py               changes README.md
 uv run python benchmarks/readme.py --figures     first keeps the claims, with every measurement
@@ -10,10 +11,21 @@ import csv
 import json
 import shutil
 import sys
+from functools import cache
+from itertools import product
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-KEPT = ROOT / "workflow/archive/figures"  # of the run that the README shows
+import numpy as np
+
+from sdcpd import ROOT, experiments, runs
+from sdcpd.algorithms import LABELS
+from sdcpd.data import title_of
+from sdcpd.figures.tables import with_interval
+from sdcpd.runs import archive
+from sdcpd.study import compare
+from sdcpd.trusted import refuted
+
+KEPT = archive.FOLDER / "figures"  # of the run that the README shows
 PICTURES = (
     *("fig1_bars_and_stripes", "fig2_mnist", "fig3_caltech", "fig4_kannada", "fig5_mnist_samples"),
     *("figS_bars_and_stripes_4h_tuned_speed", "figS_tuning_bars_and_stripes_4h"),
@@ -23,6 +35,14 @@ PICTURES = (
 
 CLAIMS = "claims.csv", "claims_measured.csv"
 
+
+GROUPS = {"as_published": "as published", "tuned_speed": "tuned for speed"}
+GROUPS |= {"tuned_final": "tuned for the end"}
+
+LIKELIHOODS = """Test log-likelihoods (nats) of every archived run of the large datasets at its last
+epoch, by plain AIS and by what is trusted; at how many of the evaluations that have both the bound
+refutes plain AIS; and of each trial's model with the highest trusted validation log-likelihood,
+with the epochs of these. Means over trials with 95 % intervals (Student's t)."""
 
 VERDICTS = """Where several algorithms, levels or images are meant, the value that speaks most
 against the claim, with its 95 % interval over trials. “n nat below”: the epochs to so far below the
@@ -79,12 +99,72 @@ def section(device, title):
     return [*lines, ""]
 
 
+@cache
+def measured():
+    """What is in LIKELIHOODS: a dict of a run's columns by experiment, group and algorithm."""
+    found = {}
+    for name in experiments.read()["experiments"]:
+        for folder in sorted(archive.FOLDER.glob(f"runs/{name}/*/*")):
+            run = runs.load(folder)
+            alive = run.curve[run.curve.status == "ok"]
+            if "trusted_test" not in alive or alive.trusted_test.isna().any():
+                continue  # of plain AIS alone
+            settings, both = run.settings, alive.dropna(subset=["log_z"])
+            diverged = settings["trials"] - (alive.epoch == settings["epochs"]).sum()
+            known, best = settings["hyperparameters"], compare.early_stopping(run)
+            values = [f"{known[h]:.3g}" for h in ("learning_rate", "epsilon") if h in known]
+            found[name, folder.parent.name, settings["algorithm"]] = {
+                "η, ε": ", ".join(values),
+                "trials × epochs": f"{settings['trials']} × {settings['epochs']:g}",
+                "plain AIS": mean(both.test[both.epoch == settings["epochs"]]),
+                "trusted": mean(compare.finals(run)),
+                "refuted": f"{refuted(both.log_z, both.bound).sum()} of {len(both)}",
+                "best by validation": mean(best.test),
+                "at epochs": ", ".join(f"{epoch:g}" for epoch in sorted(best.epoch.dropna())),
+                "": f"{diverged} diverged; " * (diverged > 0) + compare.doubts(run),
+            }
+    return found
+
+
+def mean(values):
+    """As text, with its interval."""
+    found = compare.mean(np.asarray(values, float))
+    text = with_interval("{:.1f}".format, found.value, *found.interval())
+    return text.replace("-", "−") if found.trials else ""
+
+
+def every_likelihood():
+    """All of ``measured``, for likelihoods.md."""
+    rows = [(n, g, LABELS[a], *each.values()) for (n, g, a), each in measured().items()]
+    columns = "experiment", "group", "algorithm", *next(iter(measured().values()))
+    return "\n".join(["# Every likelihood", "", LIKELIHOODS, "", *table(columns, rows), ""])
+
+
+def likelihoods():
+    """Those after the paper's number of epochs, as published and tuned."""
+    rows, config = [], experiments.read()
+    for name, algorithm in product(config["ablations"], LABELS):
+        whole = f"× {config['experiments'][name]['epochs']}"
+        found = [measured().get((name, group, algorithm), {}) for group in GROUPS]
+        found = [each if each.get("trials × epochs", "").endswith(whole) else {} for each in found]
+        if any(found):
+            title = title_of(config["experiments"][name]["dataset"])
+            row = [found[0].get("plain AIS", ""), *(each.get("trusted", "") for each in found)]
+            rows.append([f"{title}, {LABELS[algorithm]}", *row])
+    trusted = (f"trusted, {label}" for label in GROUPS.values())
+    return [*table(["test, after 200 epochs", "plain AIS, as published", *trusted], rows), ""]
+
+
+def table(columns, rows):
+    """Lines of Markdown."""
+    return [f"| {' | '.join(row)} |" for row in (columns, ["---"] * len(columns), *rows)]
+
+
 def verdicts():
     """All of them, with their values, for claims.md."""
     with (KEPT / "claims.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    lines = [f"| {' | '.join(rows[0])} |", "|" + "---|" * len(rows[0])]
-    lines += [f"| {' | '.join(row.values())} |" for row in rows]
+    lines = table(rows[0], [row.values() for row in rows])
     return "\n".join(["# Every verdict", "", VERDICTS, "", *lines, ""])
 
 
@@ -133,10 +213,12 @@ def main():
         keep()
     readme = ROOT / "README.md"
     lines = [*section("cpu", "One CPU core"), *section("gpu", "One GPU")]
-    new = replace(
-        replace(readme.read_text(encoding="utf-8"), "performance", lines), "claims", claims()
-    )
+    tables = {"performance": lines, "likelihoods": likelihoods(), "claims": claims()}
+    new = readme.read_text(encoding="utf-8")
+    for name, table in tables.items():
+        new = replace(new, name, table)
     written = {readme: new, KEPT / "claims.md": verdicts()}
+    written |= {KEPT / "likelihoods.md": every_likelihood()}
     if "--check" in sys.argv[1:]:
         stale = any(path.read_text(encoding="utf-8") != text for path, text in written.items())
         sys.exit("run benchmarks/readme.py" if stale else 0)
