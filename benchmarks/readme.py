@@ -121,7 +121,7 @@ def measured():
                 "refuted": f"{refuted(both.log_z, both.bound).sum()} of {len(both)}",
                 "best by validation": mean(best.test),
                 "at epochs": ", ".join(f"{epoch:g}" for epoch in sorted(best.epoch.dropna())),
-                "": f"{diverged} diverged; " * (diverged > 0) + compare.doubts(run),
+                "": (f"{diverged} diverged; " if diverged else "") + compare.doubts(run),
             }
     return found
 
