@@ -62,7 +62,8 @@ def bottom_legend(figure, styles, handles=(), loc="lower center"):
     """Below all axes the handles, which have labels, and a line for each label of ``styles``."""
     lines = [mpl.lines.Line2D([], [], label=label, **style) for label, style in styles.items()]
     lines = [*handles, *lines]
-    figure.legend(handles=lines, loc=loc, ncols=len(lines), fontsize=8)
+    rows = -(-len(lines) // 8)  # more entries are wider than two panels
+    figure.legend(handles=lines, loc=loc, ncols=-(-len(lines) // rows), fontsize=8)
 
 
 def logarithmic(axis):
