@@ -41,8 +41,9 @@ GROUPS |= {"tuned_final": "tuned for the end"}
 
 LIKELIHOODS = """Test log-likelihoods (nats) of every archived run of the large datasets at its last
 epoch, by plain AIS and by what is trusted; at how many of the evaluations that have both the bound
-refutes plain AIS; and of each trial's model with the highest trusted validation log-likelihood,
-with the epochs of these. Means over trials with 95 % intervals (Student's t)."""
+refutes plain AIS, and at which epoch of a trial first; and of each trial's model with the highest
+trusted validation log-likelihood, with the epochs of these. Means over trials with 95 % intervals
+(Student's t)."""
 
 VERDICTS = """Where several algorithms, levels or images are meant, the value that speaks most
 against the claim, with its 95 % interval over trials. “n nat below”: the epochs to so far below the
@@ -111,6 +112,7 @@ def measured():
                 continue  # of plain AIS alone
             settings, both = run.settings, alive.dropna(subset=["log_z"])
             diverged = settings["trials"] - (alive.epoch == settings["epochs"]).sum()
+            over = both[refuted(both.log_z, both.bound)]
             known, best = settings["hyperparameters"], compare.early_stopping(run)
             values = [f"{known[h]:.3g}" for h in ("learning_rate", "epsilon") if h in known]
             found[name, folder.parent.name, settings["algorithm"]] = {
@@ -118,12 +120,18 @@ def measured():
                 "trials × epochs": f"{settings['trials']} × {settings['epochs']:g}",
                 "plain AIS": mean(both.test[both.epoch == settings["epochs"]]),
                 "trusted": mean(compare.finals(run)),
-                "refuted": f"{refuted(both.log_z, both.bound).sum()} of {len(both)}",
+                "refuted": f"{len(over)} of {len(both)}",
+                "first at epochs": sequence(over.groupby("trial").epoch.min()),
                 "best by validation": mean(best.test),
-                "at epochs": ", ".join(f"{epoch:g}" for epoch in sorted(best.epoch.dropna())),
+                "at epochs": sequence(best.epoch.dropna()),
                 "": (f"{diverged} diverged; " if diverged else "") + compare.doubts(run),
             }
     return found
+
+
+def sequence(epochs):
+    """As text, sorted."""
+    return ", ".join(f"{epoch:g}" for epoch in sorted(epochs))
 
 
 def mean(values):
