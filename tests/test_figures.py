@@ -751,7 +751,7 @@ def measured(**columns):
         ("sdcp", np.nan, 0.3, 0.2, 0.4, "undecided"),
     ]
     table = pd.DataFrame(rows, columns=["other", "paper", "ours", "low", "high", "outcome"])
-    return table.assign(**alike | {"trials": 4, "note": ""} | columns)
+    return table.assign(**alike | {"trials": 4, "doubts": "", "note": ""} | columns)
 
 
 def verdict_of(table):
@@ -767,6 +767,8 @@ def test_verdict_shows_what_speaks_most_against_the_claim():
     nothing = {"ours": np.nan, "low": np.nan, "high": np.nan, "trials": 0}
     row = verdict_of(measured(**nothing, outcome="not run", note="run with 1 trial only"))
     assert row["as published"] == "run with 1 trial only"
+    row = verdict_of(measured(doubts="log Z doubtful"))
+    assert row["as published"] == "10 % [never, 20 %] vs CG, 1 nat below; log Z doubtful"
 
 
 def test_measurements_one_a_row_with_their_intervals():
@@ -777,6 +779,7 @@ def test_measurements_one_a_row_with_their_intervals():
     assert list(table["ours [95 % interval]"])[1] == "10 % [never, 20 %]"
     assert list(table.outcome) == ["holds", "fails", "undecided"] and set(table.trials) == {"4"}
     counted = measured(measure="range_over_epsilon", ours=np.inf, low=np.inf, high=np.inf)
-    table = figures.measurement_table(counted.assign(trials=np.inf, note="two diverged"), [CLAIM])
+    counted = counted.assign(trials=np.inf, note="two diverged", doubts="log Z doubtful")
+    table = figures.measurement_table(counted, [CLAIM])
     assert set(table["ours [95 % interval]"]) == {"diverges"} and set(table.trials) == {"exact"}
-    assert set(table.note) == {"two diverged"}
+    assert set(table.note) == {"two diverged; log Z doubtful"}

@@ -146,7 +146,8 @@ def verdict_table(verdicts, measured, claims):
             if len(of_setting):
                 worst = _decisive(of_setting, claim)
                 against = _against(worst) if worst.trials else ""
-                shown[setting] = f"{_ours(worst)} {against}".rstrip()
+                doubts = f"; {worst.doubts}" if worst.doubts and worst.trials else ""
+                shown[setting] = f"{_ours(worst)} {against}".rstrip() + doubts
         if (of_claim.setting == "").all():
             shown["tuned"] = "same"
         rows.append(shown | {"verdict": row.verdict})
@@ -163,7 +164,8 @@ def measurement_table(measured, claims):
         shown |= {"setting": row.setting, "paper": _paper(row), "ours [95 % interval]": _ours(row)}
         shown["trials"] = "exact" if np.isinf(row.trials) else f"{row.trials:.0f}"
         shown |= {"holds if": rule_text(about[row.id]), "outcome": row.outcome}
-        rows.append(shown | {"note": row.note if row.trials else ""})
+        notes = (row.note, row.doubts) if row.trials else ()  # else it stands for the value
+        rows.append(shown | {"note": "; ".join(filter(None, notes))})
     return pd.DataFrame(rows)
 
 

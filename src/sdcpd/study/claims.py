@@ -73,7 +73,7 @@ class Evidence(NamedTuple):
         if failures := [*filter(None, lost if len(found) > 2 else lost[:1])]:
             raise NotJudged("; ".join(failures), "fails")
         on["lost"] = "; ".join(filter(None, lost))
-        found = _without_doubts(found)
+        on["doubts"] = _doubts(found, on)
         for (algorithm, group), run in zip(which, found, strict=True):
             self._compare_with_modes(on, algorithm, group, run)
         return found
@@ -126,11 +126,10 @@ def _lost(run):
     return f"{name}: {diverged} of {run.settings['trials']} trials diverged" if diverged else ""
 
 
-def _without_doubts(found):
-    for run in found:
-        if doubts := compare.doubts(run):
-            raise NotJudged(doubts, "undecided")
-    return found
+def _doubts(found, on):
+    """Why likelihoods that are used are not to be judged, in words; empty where they may be."""
+    each = (compare.doubts(run, on.get("at_end", False)) for run in found)
+    return "; ".join(dict.fromkeys(filter(None, each)))
 
 
 # ------------------------------------------------------------------------------ measures
@@ -303,6 +302,10 @@ MEASURES = {
 }
 
 
+# Those that read the last likelihood of each trial alone: a doubt about another is none about them.
+AT_END = "range_of_finals", "final_difference", "spread_ratio", "range_over_epsilon"
+
+
 def _both(evidence, on, group, **how):
     return evidence.pick(on, ("sdcp_d", group), (on["other"], on.get("other_group", group)), **how)
 
@@ -325,7 +328,8 @@ def _over_epsilon(evidence, on, group, likelihoods=True):
     found = [run for run in sweep if run.settings["hyperparameters"]["lambda_hessian"] == averaged]
     if not found:
         raise NotJudged(f"λ_H = {averaged:g} not run")
-    return _without_doubts(found) if likelihoods else found
+    on["doubts"] = _doubts(found, on) if likelihoods else ""
+    return found
 
 
 def _diverged(sweep):
@@ -408,7 +412,8 @@ def judge(claims, evidence):
         id, measure, experiment, n_hidden, part, detail, one, other, setting (``as published``,
         ``tuned``, or empty where hyperparameters are of no consequence), paper, ours, low, high
         (the 95 % interval), trials (inf: exact), epochs, of_epochs (the paper's), outcome
-        (``holds``, ``fails``, ``undecided``, ``not run``, ``not testable here``), note.
+        (``holds``, ``fails``, ``undecided``, ``not run``, ``not testable here``), doubts (why the
+        value decides nothing; mostly empty), note.
     """
     rows = []
     for claim in claims:
@@ -444,9 +449,12 @@ def _comparison(on, setting):
 
 
 def _measure(claim, on, setting, group, evidence, comparisons):
+    on["at_end"] = claim["measure"] in AT_END
     try:
         found = MEASURES[claim["measure"]](evidence, on, group)
         verdict = outcome(found, claim["holds_if"], comparisons)
+        if on.get("doubts"):  # the value is shown, but decides nothing
+            verdict = "undecided"
         note = "; ".join(filter(None, [found.note, on.get("lost")]))
     except NotJudged as reason:
         found, verdict, note = intervals.NONE, reason.outcome, str(reason)
@@ -459,7 +467,7 @@ def _measure(claim, on, setting, group, evidence, comparisons):
     row |= {"paper": paper_value(claim["measure"], on, evidence), "ours": found.value}
     row |= {"low": low, "high": high, "trials": found.trials, "epochs": on.get("epochs")}
     row |= {"of_epochs": evidence.budgets.get(on["experiment"])}
-    return row | {"outcome": verdict, "note": note}
+    return row | {"outcome": verdict, "doubts": on.get("doubts", ""), "note": note}
 
 
 def _detail(on):

@@ -14,15 +14,17 @@ from .intervals import NONE, Estimate, jackknife, quantile_of
 PARTS = ("train", "valid", "test")
 
 
-def doubts(run):
-    """Why the likelihoods of a run are not to be judged; empty where they may be."""
+def doubts(run, at_end=False):
+    """Why the likelihoods of a run, or the last of each trial alone, are not to be judged; empty
+    where they may be."""
     alive = run.curve[run.curve.status == "ok"]
     if run.settings["ais"] is None:
         return ""
     if "trusted_agrees" not in alive or alive.trusted_agrees.isna().any():
         return "likelihoods by plain AIS alone, which may miss modes"
     near = abs(alive.trusted_log_z - alive.bound) <= AGREEMENT
-    weak = alive[(alive.trusted_agrees != 1) & ~near]
+    asked = alive.epoch == run.curve.epoch.max() if at_end else True
+    weak = alive[(alive.trusted_agrees != 1) & ~near & asked]
     epochs = ", ".join(f"{epoch:g}" for epoch in sorted(set(weak.epoch)))
     return f"log Z doubtful at epoch {epochs}" if epochs else ""
 
