@@ -444,6 +444,11 @@ def test_refuted_over_epochs():
     assert [len(points(line)) for line in other.lines] == [3, 0, 0, 0]
     assert legend_of(figure) == ["CD", "PCD", "S-DCP", "filled: refuted by the bound"]
     assert words_of(figure)[0] == "CalTech 101 Silhouettes, 4 hidden units: when plain AIS fails"
+    less = make_run("cg", "caltech101_silhouettes")
+    less = less._replace(settings=less.settings | {"epochs": LONG["epochs"] - 1})
+    said = [figures.budget_note(run, LONG) for run in (cd, less)]
+    words = "\n".join(words_of(figures.refuted_over_epochs({"as_published": [cd, less]}, LONG)))
+    assert said[0] != said[1] and all(not note or f"Some runs: {note}" in words for note in said)
 
 
 # ---------------------------------------------------------------------------- refuted points

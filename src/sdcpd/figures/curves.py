@@ -201,8 +201,10 @@ def refuted_over_epochs(groups, paper_budget):
     filled = {"filled: refuted by the bound": GREY | {"marker": "o", "lw": 0}}
     bottom_legend(figure, filled, [*handles.values()])
     every = [run for runs in groups.values() for run in runs]
-    lines = dict.fromkeys([origin_line(every), *(budget_note(run, paper_budget) for run in every)])
-    headline(figure, f"{model_of(every[0])}: when plain AIS fails", [*filter(None, lines)])
+    notes = dict.fromkeys(budget_note(run, paper_budget) for run in every)
+    lines = ["Some runs: " * (len(notes) > 1) + note for note in notes if note]
+    title = f"{model_of(every[0])}: when plain AIS fails"
+    headline(figure, title, [origin_line(every), *lines])
     return figure
 
 
