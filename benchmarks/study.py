@@ -9,7 +9,7 @@
     adopt         write what the archived tunings choose to hyperparameters.yaml
     table1        Table 1, one model at a time
     hidden_modes  what plain AIS does not see of the final models, as published
-    quality       images that final models generate, as published and tuned for the end
+    quality       images that final models generate, of every group
 
 Each reads the workflow's configuration, of which `study` lists the pieces, and writes the
 workflow's run files; those of the archive are what `snakemake` then draws and judges. `run` can be
@@ -378,7 +378,7 @@ def hidden_modes(study):
 
 def quality_(study):
     how = study.config["quality"] | {"seed": study.config["seed"]}
-    measure(study, "quality", ["as_published", "tuned_final"], quality.measure, how)
+    measure(study, "quality", experiments.GROUPS, quality.measure, how)
 
 
 def measure(study, kind, groups, function, how):

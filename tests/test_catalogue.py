@@ -67,6 +67,20 @@ def test_runs_come_from_the_archive_or_from_here(make):
     assert make(runs="train").sweep(*small, "tuning") == f"results/quick/{place}"
 
 
+def test_samples_of_every_group_that_was_measured(make):
+    found, name = make(), "sample_quality_caltech"
+    for group, names in (
+        ("tuned_speed", experiments.read()["experiments"]["caltech"]["algorithms"]),
+        ("step_matched", ["cg", "sdcp"]),
+        ("lambda_0.9", ["sdcp_d"]),
+    ):
+        item, place = found.items[f"{name}_{group}"], f"workflow/archive/runs/caltech/{group}"
+        assert item.by_default and experiments.GROUPS[group] in item.title
+        assert item.parameters["runs"] == [f"{place}/{algorithm}-500h" for algorithm in names]
+    anew = make(measurements="again").items
+    assert anew[f"{name}_tuned_final"].by_default and not anew[f"{name}_tuned_speed"].by_default
+
+
 def test_figures_are_of_the_hyperparameters_asked_for(make):
     tuned = make(hyperparameters="tuned_speed").items["fig1_bars_and_stripes"].parameters["runs"]
     assert len(tuned) == 5 and all("/tuned_speed/" in folder for folder in tuned)

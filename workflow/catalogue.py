@@ -205,9 +205,9 @@ class Catalogue:
         return [a for a in self.experiments[experiment]["algorithms"] if a in of_group]
 
     def algorithms(self, experiment, n_hidden, group):
-        """Of tuned groups those that are known, and archived where large ones are taken from there;
-        else all, of which none may be missing."""
-        if group not in experiments.BY_TUNING:
+        """Of groups for comparison those that are known, and archived where large ones are taken
+        from there; else all, of which none may be missing."""
+        if group == "as_published" or group not in experiments.GROUPS:
             return self.experiments[experiment]["algorithms"]
         known = self.known(experiment, n_hidden, group)
         if not self.uses_archive or self.is_small(experiment):
@@ -302,7 +302,7 @@ class Catalogue:
         for experiment, n in self.sizes(*NUMBERED):
             for group in self.tuned_groups(experiment, n):
                 name, title = f"figS_{experiment}_{n}h_{group}", self.model(experiment, n)
-                title += ", tuned for speed" if group == "tuned_speed" else ", tuned for the end"
+                title += f", {experiments.GROUPS[group]}"
                 self._add_curves(name, part, title, experiment, n, group)
 
     def _add_curves(self, name, part, title, experiment, n_hidden, group, number=None):
@@ -400,14 +400,13 @@ class Catalogue:
             self._add(f"figS_hidden_modes_{experiment}", part, *what, default)
 
     def _quality(self):
-        """Images that final models generate, in numbers."""
+        """Images that final models generate, in numbers; for every group that was measured."""
         part = "Generated images in numbers"
         for experiment, n in self.sizes(*LARGE):
-            for group in dict.fromkeys((self.group, *self.tuned_groups(experiment, n))):
+            for group in dict.fromkeys((self.group, *experiments.GROUPS)):
                 name, title = f"sample_quality_{experiment}", self.model(experiment, n)
                 if group != self.group:
-                    name += f"_{group}"
-                    title += ", tuned for the end"
+                    name, title = f"{name}_{group}", f"{title}, {experiments.GROUPS[group]}"
                 folder, inputs = self._measured("quality", experiment, n, group)
                 parameters = self.config["quality"] | {
                     "runs": self.runs(experiment, n, group),
@@ -416,8 +415,8 @@ class Catalogue:
                     "paper_budget": self.paper_budget(experiment),
                     "backend": self.backend,
                 }
-                if group != "tuned_speed":
-                    self._add(name, part, title, parameters, inputs)
+                default = group in (self.group, "tuned_final") or folder.startswith(ARCHIVE)
+                self._add(name, part, title, parameters, inputs, default)
 
     def _measured(self, kind, experiment, n_hidden, group):
         """The folder of measurements of final models, in the archive or here, and what that takes:
@@ -447,7 +446,7 @@ class Catalogue:
             n = self.first_size(experiment)
             groups = {
                 group: [self.run(experiment, a, n, group) for a in names]
-                for group in ("as_published", *experiments.BY_TUNING, "lambda_0.9")
+                for group in experiments.GROUPS
                 if (names := self.known(experiment, n, group))
             }
             parameters = {"groups": groups, "paper_budget": self.paper_budget(experiment)}

@@ -15,6 +15,13 @@ from .algorithms import ALGORITHMS
 CONFIG = ROOT / "workflow/config"
 TUNED = ("tuned_speed", "tuned_final")  # groups that notebooks/tune.ipynb chooses
 BY_TUNING = (*TUNED, "step_matched")  # and that the target adopt writes
+GROUPS = {  # of hyperparameters, for readers
+    "as_published": "hyperparameters as published",
+    "tuned_speed": "each algorithm tuned for speed",
+    "tuned_final": "each algorithm tuned for its final value",
+    "step_matched": "with the smallest step of S-DCP-D",
+    "lambda_0.9": "as published, λ_H = 0.9",
+}
 
 
 class ConfigError(ValueError):

@@ -4,18 +4,12 @@ import numpy as np
 import pandas as pd
 
 from ..algorithms import LABELS
+from ..experiments import GROUPS
 from ..likelihood import likelihoods
 from ..study.compare import missed_by_plain, parts_of, summarize
 from .captions import budget_note, choice, describe_runs, label_of, model_of, origin_line
 from .style import NATS, STYLES, bottom_legend, headline, logarithmic, plt
 
-GROUP_NAMES = {
-    "as_published": "hyperparameters as published",
-    "tuned_speed": "each algorithm tuned for speed",
-    "tuned_final": "each algorithm tuned for its final value",
-    "step_matched": "with the smallest step of S-DCP-D",
-    "lambda_0.9": "as published, λ_H = 0.9",
-}
 PUBLISHED = {"ls": (0, (4, 2)), "lw": 1, "mfc": "white"}
 GREY = {"color": "0.4"}  # of all algorithms, in legends
 TRUSTED = {"ls": "-.", "lw": 1, "marker": "x", "ms": 4}
@@ -72,7 +66,7 @@ def likelihood_curves(
     for axis in axes[-1]:
         axis.set_xlabel("epoch" + (" (logarithmic)" if shorter else ""))
     _legend(figure, axes[0, 0], published_curves is not None)
-    title = f"{model_of(runs[0])}, {GROUP_NAMES.get(group, group)}"
+    title = f"{model_of(runs[0])}, {GROUPS.get(group, group)}"
     headline(figure, title, describe_runs(runs, paper_budget))
     return figure
 
@@ -193,7 +187,7 @@ def refuted_over_epochs(groups, paper_budget):
             table = table[table.refuted]
             axis.plot(table.epoch, table.missed, lw=0, **how)
         axis.set_yscale("symlog", linthresh=1)
-        axis.set_title(GROUP_NAMES.get(group, group))
+        axis.set_title(GROUPS.get(group, group))
         axis.xaxis.set_tick_params(labelbottom=True)
         axis.set_xlabel("epoch")
     for axis in axes[:, 0]:
