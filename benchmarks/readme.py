@@ -39,11 +39,11 @@ CLAIMS = "claims.csv", "claims_measured.csv"
 GROUPS = {"as_published": "as published", "tuned_speed": "tuned for speed"}
 GROUPS |= {"tuned_final": "tuned for the end"}
 
-LIKELIHOODS = """Test log-likelihoods (nats) of every archived run of the large datasets at its last
-epoch, by plain AIS and by what is trusted; at how many of the evaluations that have both the bound
-refutes plain AIS, and at which epoch of a trial first; and of each trial's model with the highest
-trusted validation log-likelihood, with the epochs of these. Means over trials with 95 % intervals
-(Student's t)."""
+LIKELIHOODS = """Test log-likelihoods (nats) of every archived run of the large datasets which has
+the trusted estimate at all its points: at its last epoch, by plain AIS and by what is trusted; at
+how many of the evaluations that have both the bound refutes plain AIS, and at which epoch of a
+trial first; and of each trial's model with the highest trusted validation log-likelihood, with the
+epochs of these. Means over trials with 95 % intervals (Student's t)."""
 
 VERDICTS = """Where several algorithms, levels or images are meant, the value that speaks most
 against the claim, with its 95 % interval over trials. “n nat below”: the epochs to so far below the
@@ -223,8 +223,8 @@ def main():
     lines = [*section("cpu", "One CPU core"), *section("gpu", "One GPU")]
     tables = {"performance": lines, "likelihoods": likelihoods(), "claims": claims()}
     new = readme.read_text(encoding="utf-8")
-    for name, table in tables.items():
-        new = replace(new, name, table)
+    for name, rows in tables.items():
+        new = replace(new, name, rows)
     written = {readme: new, KEPT / "claims.md": verdicts()}
     written |= {KEPT / "likelihoods.md": every_likelihood()}
     if "--check" in sys.argv[1:]:

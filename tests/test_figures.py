@@ -322,6 +322,10 @@ def test_known_rates(ais):
         finished.append(make_run(name, test=np.full((3, 3), -6 - rate), at=ends, **changes))
     figure = figures.known_rates(finished, PAPER, published)
     assert "K = 12, d = 3, K′ = 4, mean over 3 trials" in words_of(figure)[0]
+    less = "The first 2,500 of the published curves' 4,550 epochs."
+    assert less in "\n".join(words_of(figure))
+    as_far = figures.known_rates(finished, PAPER, published[published.epoch <= 2500])
+    assert "published curves' " not in "\n".join(words_of(as_far))
     for axis, rate in zip(figure.axes, (0.1, 0.2), strict=True):
         assert f"{rate:g}" in axis.get_title() and len(dashed(axis)) == 2
         for name in ("cd", "sdcp"):

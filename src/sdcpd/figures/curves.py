@@ -73,7 +73,7 @@ def likelihood_curves(
 
 def known_rates(runs, paper_budget, published_curves):
     """Stated learning rates: a panel a rate, ours solid, published dashed, as far as ours go."""
-    end = max(run.curve.epoch.max() for run in runs)
+    end, whole = max(run.curve.epoch.max() for run in runs), published_curves.epoch.max()
     published_curves = published_curves[published_curves.epoch <= end]
     settings = [run.settings for run in runs]
     rates = sorted({each["hyperparameters"]["learning_rate"] for each in settings})
@@ -92,7 +92,8 @@ def known_rates(runs, paper_budget, published_curves):
     n = max(each["trials"] for each in settings)
     trials = f"mean over {n} trials" if n > 1 else "one trial"
     title = f"{model_of(runs[0])}, {counts}, {trials}"
-    headline(figure, title, describe_runs(runs, paper_budget))
+    less = f"The first {end:,g} of the published curves' {whole:,g} epochs."
+    headline(figure, title, describe_runs(runs, paper_budget) + [less] * bool(end < whole))
     return figure
 
 
