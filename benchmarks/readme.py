@@ -35,7 +35,6 @@ PICTURES = (
 
 CLAIMS = "claims.csv", "claims_measured.csv"
 
-
 GROUPS = {"as_published": "as published", "tuned_speed": "tuned for speed"}
 GROUPS |= {"tuned_final": "tuned for the end"}
 
@@ -102,7 +101,8 @@ def section(device, title):
 
 @cache
 def measured():
-    """What is in LIKELIHOODS: a dict of a run's columns by experiment, group and algorithm."""
+    """What is in LIKELIHOODS: by experiment, group and algorithm the epochs of a run, and its
+    columns as a dict."""
     found = {}
     for name in experiments.read()["experiments"]:
         for folder in sorted(archive.FOLDER.glob(f"runs/{name}/*/*")):
@@ -115,7 +115,7 @@ def measured():
             over = both[refuted(both.log_z, both.bound)]
             known, best = settings["hyperparameters"], compare.early_stopping(run)
             values = [f"{known[h]:.3g}" for h in ("learning_rate", "epsilon") if h in known]
-            found[name, folder.parent.name, settings["algorithm"]] = {
+            columns = {
                 "η, ε": ", ".join(values),
                 "trials × epochs": f"{settings['trials']} × {settings['epochs']:g}",
                 "plain AIS": mean(both.test[both.epoch == settings["epochs"]]),
@@ -126,6 +126,8 @@ def measured():
                 "at epochs": sequence(best.epoch.dropna()),
                 "": (f"{diverged} diverged; " if diverged else "") + compare.doubts(run),
             }
+            at = name, folder.parent.name, settings["algorithm"]
+            found[at] = settings["epochs"], columns
     return found
 
 
@@ -143,18 +145,21 @@ def mean(values):
 
 def every_likelihood():
     """All of ``measured``, for likelihoods.md."""
-    rows = [(n, g, LABELS[a], *each.values()) for (n, g, a), each in measured().items()]
-    columns = "experiment", "group", "algorithm", *next(iter(measured().values()))
-    return "\n".join(["# Every likelihood", "", LIKELIHOODS, "", *table(columns, rows), ""])
+    rows = [
+        {"experiment": name, "group": group, "algorithm": LABELS[algorithm]} | columns
+        for (name, group, algorithm), (_, columns) in measured().items()
+    ]
+    lines = table(rows[0], [row.values() for row in rows])
+    return "\n".join(["# Every likelihood", "", LIKELIHOODS, "", *lines, ""])
 
 
 def likelihoods():
     """Those after the paper's number of epochs, as published and tuned."""
     rows, config = [], experiments.read()
     for name, algorithm in product(config["ablations"], LABELS):
-        whole = f"× {config['experiments'][name]['epochs']}"
-        found = [measured().get((name, group, algorithm), {}) for group in GROUPS]
-        found = [each if each.get("trials × epochs", "").endswith(whole) else {} for each in found]
+        whole = config["experiments"][name]["epochs"]
+        found = [measured().get((name, group, algorithm), (0, {})) for group in GROUPS]
+        found = [columns if epochs == whole else {} for epochs, columns in found]
         if any(found):
             title = title_of(config["experiments"][name]["dataset"])
             row = [found[0].get("plain AIS", ""), *(each.get("trusted", "") for each in found)]
@@ -168,20 +173,23 @@ def table(columns, rows):
     return [f"| {' | '.join(row)} |" for row in (columns, ["---"] * len(columns), *rows)]
 
 
+def judged():
+    """The rows of claims.csv of the run that was kept."""
+    with (KEPT / "claims.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def verdicts():
     """All of them, with their values, for claims.md."""
-    with (KEPT / "claims.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = judged()
     lines = table(rows[0], [row.values() for row in rows])
     return "\n".join(["# Every verdict", "", VERDICTS, "", *lines, ""])
 
 
 def claims():
-    """The verdicts of the run that was kept, a row for each claim."""
-    with (KEPT / "claims.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    """The verdicts, a row for each claim."""
     lines, numbered = ["| no. | claim | verdict |", "|---|---|---|"], {}
-    for row in rows:
+    for row in judged():
         number, _, aspect = row["no."].partition(", ")
         text, found = numbered.setdefault(number, (row["claim"], {}))
         where = found.setdefault(row["verdict"].partition(",")[0], {})
