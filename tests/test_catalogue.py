@@ -121,6 +121,25 @@ def test_a_tuning_without_its_runs_makes_nobody_train_for_days(make):
         assert ("figS_mnist_500h_tuned_speed" in found.items) == bool(made)
 
 
+def test_of_large_datasets_what_the_archive_lacks_is_not_shown(make, monkeypatch):
+    """Beside what it has, of which the figures and the claims then are."""
+    found, large = make(), ("kannada", 500)
+    found.groups.setdefault("tuned_speed", {})["kannada_500h"] = {"cd": {"learning_rate": 0.01}}
+    found._refuted()
+    item = found.items["figS_refuted_kannada"]
+    assert item.parameters["groups"] == {"as_published": found.runs(*large, "as_published")}
+    assert item.by_default
+
+    place = "workflow/archive/sweeps/mnist"
+    sweeps = {"sensitivity_as_published": place, "sensitivity_tuned_speed": "results/quick/sweeps"}
+    monkeypatch.setattr(found, "sweep", lambda *which: sweeps[which[-1]])
+    monkeypatch.setattr(found, "tuned_groups", lambda *which: ["tuned_speed"])
+    found._sensitivity()
+    item = found.items["figS_sensitivity_mnist"]
+    assert item.parameters["sweeps"] == {"as_published": place} and item.by_default
+    assert len(found.items["figS_sensitivity_bars_and_stripes"].parameters["sweeps"]) == 2
+
+
 def test_trials_of_a_run_are_shared_out(make):
     class Wildcards(dict):
         __getattr__ = dict.get

@@ -146,6 +146,10 @@ class Catalogue:
         """Whether log Z is exact, and a run takes seconds."""
         return self.experiments[experiment]["ais"] is None
 
+    def takes_archived(self, experiment):
+        """Whether its runs come from the archive: nobody is to train large models for days."""
+        return self.uses_archive and not self.is_small(experiment)
+
     def sizes(self, *names):
         return [(name, n) for name in names for n in self.experiments[name]["n_hidden"]]
 
@@ -210,7 +214,7 @@ class Catalogue:
         if group == "as_published" or group not in experiments.GROUPS:
             return self.experiments[experiment]["algorithms"]
         known = self.known(experiment, n_hidden, group)
-        if not self.uses_archive or self.is_small(experiment):
+        if not self.takes_archived(experiment):
             return known
         return [a for a in known if self.run(experiment, a, n_hidden, group).startswith(ARCHIVE)]
 
@@ -378,6 +382,9 @@ class Catalogue:
                 group: self.sweep(experiment, "sdcp_d", n, f"sensitivity_{group}")
                 for group in groups
             }
+            if self.takes_archived(experiment):  # the study makes fewer
+                archived = {g: sweep for g, sweep in sweeps.items() if all_archived([sweep])}
+                sweeps = archived or sweeps
             what = self.model(experiment, n), {"sweeps": sweeps}
             default = self._by_default(experiment, sweeps.values())
             name = f"figS_sensitivity_{experiment}"
@@ -445,9 +452,9 @@ class Catalogue:
         for experiment in LARGE:
             n = self.first_size(experiment)
             groups = {
-                group: [self.run(experiment, a, n, group) for a in names]
+                group: folders
                 for group in experiments.GROUPS
-                if (names := self.known(experiment, n, group))
+                if (folders := self.runs(experiment, n, group))
             }
             parameters = {"groups": groups, "paper_budget": self.paper_budget(experiment)}
             what = self.model(experiment, n), parameters
