@@ -188,6 +188,9 @@ def refuted_over_epochs(groups, paper_budget):
             table = table[table.refuted]
             axis.plot(table.epoch, table.missed, lw=0, **how)
         axis.set_yscale("symlog", linthresh=1)
+        axis.yaxis.set_major_formatter("{x:g}")
+        low, high = axis.get_ylim()  # ±1 at least, so that little looks little
+        axis.set(xlim=(0, None), ylim=(min(low, -1.1), max(high, 1.1)))
         axis.set_title(GROUPS.get(group, group))
         axis.xaxis.set_tick_params(labelbottom=True)
         axis.set_xlabel("epoch")
