@@ -446,6 +446,11 @@ def test_refuted_over_epochs():
     assert of_pcd.get_ydata() == pytest.approx([0, 0.1, 0.2]) and not points(none)
     assert filled.get_xdata().tolist() == [1, 2, 4] and filled.get_linewidth() == 0
     assert [len(points(line)) for line in other.lines] == [3, 0, 0, 0]
+    assert one.get_xlim()[1] > 4 and one.get_ylim()[1] > 30  # of all runs and panels
+    only = figures.refuted_over_epochs({"as_published": [pcd], "tuned_speed": [cd]}, LONG)
+    assert only.axes[0].get_ylim()[1] > 30
+    (little,) = figures.refuted_over_epochs({"as_published": [pcd]}, LONG).axes
+    assert little.get_ylim() == (-1.1, 1.1)
     assert legend_of(figure) == ["CD", "PCD", "S-DCP", "filled: refuted by the bound"]
     assert words_of(figure)[0] == "CalTech 101 Silhouettes, 4 hidden units: when plain AIS fails"
     less = make_run("cg", "caltech101_silhouettes")

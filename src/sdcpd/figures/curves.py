@@ -189,13 +189,13 @@ def refuted_over_epochs(groups, paper_budget):
             axis.plot(table.epoch, table.missed, lw=0, **how)
         axis.set_yscale("symlog", linthresh=1)
         axis.yaxis.set_major_formatter("{x:g}")
-        low, high = axis.get_ylim()  # ±1 at least, so that little looks little
-        axis.set(xlim=(0, None), ylim=(min(low, -1.1), max(high, 1.1)))
         axis.set_title(GROUPS.get(group, group))
         axis.xaxis.set_tick_params(labelbottom=True)
         axis.set_xlabel("epoch")
     for axis in axes[:, 0]:
         axis.set_ylabel("log Z, trusted − plain (nats)")
+    low, high = axes[0, 0].get_ylim()  # of all panels; ±1 at least, so that little looks little
+    axes[0, 0].set(xlim=(0, None), ylim=(min(low, -1.1), max(high, 1.1)))
     filled = {"filled: refuted by the bound": GREY | {"marker": "o", "lw": 0}}
     bottom_legend(figure, filled, [*handles.values()])
     every = [run for runs in groups.values() for run in runs]
