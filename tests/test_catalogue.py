@@ -77,8 +77,10 @@ def test_samples_of_every_group_that_was_measured(make):
         item, place = found.items[f"{name}_{group}"], f"workflow/archive/runs/caltech/{group}"
         assert item.by_default and experiments.GROUPS[group] in item.title
         assert item.parameters["runs"] == [f"{place}/{algorithm}-500h" for algorithm in names]
-    anew = make(measurements="again").items
-    assert anew[f"{name}_tuned_final"].by_default and not anew[f"{name}_tuned_speed"].by_default
+    anew, trained = make(measurements="again").items, make(runs="train").items
+    assert anew[name].by_default and not anew[f"{name}_tuned_final"].by_default
+    assert trained[f"{name}_tuned_final"].by_default
+    assert not trained[f"{name}_tuned_speed"].by_default
 
 
 def test_figures_are_of_the_hyperparameters_asked_for(make):

@@ -422,7 +422,9 @@ class Catalogue:
                     "paper_budget": self.paper_budget(experiment),
                     "backend": self.backend,
                 }
-                default = group in (self.group, "tuned_final") or folder.startswith(ARCHIVE)
+                default = folder.startswith(ARCHIVE) or group == self.group
+                if group == "tuned_final":  # of which the archive keeps no models
+                    default |= not self.takes_archived(experiment)
                 self._add(name, part, title, parameters, inputs, default)
 
     def _measured(self, kind, experiment, n_hidden, group):
