@@ -383,7 +383,7 @@ class Catalogue:
                 for group in groups
             }
             if self.takes_archived(experiment):  # the study makes fewer
-                archived = {g: sweep for g, sweep in sweeps.items() if all_archived([sweep])}
+                archived = {g: sweep for g, sweep in sweeps.items() if sweep.startswith(ARCHIVE)}
                 sweeps = archived or sweeps
             what = self.model(experiment, n), {"sweeps": sweeps}
             default = self._by_default(experiment, sweeps.values())
