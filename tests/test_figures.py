@@ -278,6 +278,21 @@ def test_shorter_run_is_drawn_on_a_logarithmic_axis(shorter, with_published):
     assert ("Reduced budget" in " ".join(words_of(figure))) == shorter
 
 
+@pytest.mark.parametrize(("fall", "is_left_out"), [(1000, True), (0, False)])
+def test_rise_before_plain_ais_begins_does_not_take_the_height(fall, is_left_out):
+    """Nothing else is left out; and nothing at all where later points are as low."""
+    run = refuted_run()
+    start = run.curve.epoch == 0
+    run.curve.loc[start, ["trusted_train", "trusted_test"]] -= fall
+    for axis in figures.likelihood_curves([run], PAPER).axes:
+        points = np.concatenate([line.get_xydata() for line in axis.lines])
+        low, high = axis.get_ylim()
+        shown = (points[:, 1] > low) & (points[:, 1] < high)
+        assert shown[points[:, 0] > 0].all()
+        assert shown[points[:, 0] == 0].all() != is_left_out
+        assert high - low < 50
+
+
 def test_words_do_not_cover_the_axes(monkeypatch):
     """Above the axes the title and its lines, below them the legend."""
     monkeypatch.setattr(plt.Figure, "tight_layout", TIGHT_LAYOUT)

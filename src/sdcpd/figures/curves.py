@@ -61,6 +61,8 @@ def likelihood_curves(
             axis.set_title(f"{name}, {word} over trials")
             if shorter:
                 logarithmic(axis)
+            else:
+                _leave_out_the_rise(axis)
             _name_ends(axis)
         row[0].set_ylabel(NATS)
     for axis in axes[-1]:
@@ -275,6 +277,21 @@ def _draw_published(axis, curves):
     for algorithm, curve in curves.groupby("algorithm"):
         color, marker = STYLES[algorithm]
         axis.plot(curve.epoch, curve.avg_loglik, color=color, marker=marker, ms=3.5, **PUBLISHED)
+
+
+def _leave_out_the_rise(axis):
+    """Not shown: what is trusted before plain AIS begins, where it is lower than all that follows.
+
+    The rise of the first epochs would take most of the height.
+    """
+    plain = [d.get_xdata() for d in axis.lines if d.get_label() in LABELS.values()]
+    begin = min((epochs[0] for epochs in plain if len(epochs)), default=np.inf)
+    points = np.concatenate([line.get_xydata() for line in axis.lines])
+    x, y = points[np.isfinite(points[:, 1])].T
+    later = y[x >= begin]
+    if later.size and y.min() < later.min():
+        margin = 0.1 * (y.max() - later.min())
+        axis.set_ylim(later.min() - margin, y.max() + margin)
 
 
 def _name_ends(axis):
