@@ -1,5 +1,5 @@
 """Write the README's tables: performance from the newest records, likelihoods from the archived
-runs (each: likelihoods.md), claims from the last full run.
+runs (each, and the tuning: likelihoods.md), claims from the last full run.
 
 uv run python benchmarks/readme.py               changes README.md
 uv run python benchmarks/readme.py --figures     first keeps the claims, with every measurement
@@ -43,6 +43,10 @@ the trusted estimate at all its points: at its last epoch, by plain AIS and by w
 how many of the evaluations that have both the bound refutes plain AIS, and at which epoch of a
 trial first; and of each trial's model with the highest trusted validation log-likelihood, with the
 epochs of these. Means over trials with 95 % intervals (Student's t)."""
+
+TUNING = """The same of the tuning of the large datasets, of whose settings not all go on to the end
+(images held out of training, plain AIS with 1,000 temperatures): at how many of all evaluations
+the bound refutes plain AIS, and of which settings."""
 
 VERDICTS = """Where several algorithms, levels or images are meant, the value that speaks most
 against the claim, with its 95 % interval over trials. “n nat below”: the epochs to so far below the
@@ -113,10 +117,9 @@ def measured():
             settings, both = run.settings, alive.dropna(subset=["log_z"])
             diverged = settings["trials"] - (alive.epoch == settings["epochs"]).sum()
             over = both[refuted(both.log_z, both.bound)]
-            known, best = settings["hyperparameters"], compare.early_stopping(run)
-            values = [f"{known[h]:.3g}" for h in ("learning_rate", "epsilon") if h in known]
+            best = compare.early_stopping(run)
             columns = {
-                "η, ε": ", ".join(values),
+                "η, ε": values_of(run),
                 "trials × epochs": f"{settings['trials']} × {settings['epochs']:g}",
                 "plain AIS": mean(both.test[both.epoch == settings["epochs"]]),
                 "trusted": mean(compare.finals(run)),
@@ -129,6 +132,12 @@ def measured():
             at = name, folder.parent.name, settings["algorithm"]
             found[at] = settings["epochs"], columns
     return found
+
+
+def values_of(run):
+    """Its learning rate and, where there is one, ε, as text."""
+    known = run.settings["hyperparameters"]
+    return ", ".join(f"{known[h]:.3g}" for h in ("learning_rate", "epsilon") if h in known)
 
 
 def sequence(epochs):
@@ -150,7 +159,27 @@ def every_likelihood():
         for (name, group, algorithm), (_, columns) in measured().items()
     ]
     lines = table(rows[0], [row.values() for row in rows])
-    return "\n".join(["# Every likelihood", "", LIKELIHOODS, "", *lines, ""])
+    lines = ["# Every likelihood", "", LIKELIHOODS, "", *lines, "", "## Tuning", "", TUNING, ""]
+    rows = [*tunings()]
+    return "\n".join([*lines, *table(rows[0], [row.values() for row in rows]), ""])
+
+
+def tunings():
+    """Where the bound refutes plain AIS in the archived tuning of the large datasets."""
+    for name in experiments.read()["experiments"]:
+        for folder in sorted(archive.FOLDER.glob(f"sweeps/{name}/tuning/*")):
+            sweep = runs.load_sweep(folder)
+            if sweep[0].settings["ais"]:
+                both = [run.curve.dropna(subset=["log_z", "bound"]) for run in sweep]
+                over = [refuted(each.log_z, each.bound).sum() for each in both]
+                values = [values_of(run) for run, n in zip(sweep, over, strict=True) if n]
+                yield {
+                    "experiment": name,
+                    "algorithm": LABELS[sweep[0].settings["algorithm"]],
+                    "settings": str(len(sweep)),
+                    "refuted": f"{sum(over)} of {sum(map(len, both))}",
+                    "η, ε": "; ".join(values),
+                }
 
 
 def likelihoods():
