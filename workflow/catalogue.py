@@ -417,6 +417,7 @@ class Catalogue:
                 folder, inputs = self._measured("quality", experiment, n, group)
                 parameters = self.config["quality"] | {
                     "runs": self.runs(experiment, n, group),
+                    "group": group,
                     "folder": folder,
                     "seed": self.config["seed"],
                     "paper_budget": self.paper_budget(experiment),
