@@ -286,7 +286,8 @@ def _leave_out_the_rise(axis):
     """
     plain = [d.get_xdata() for d in axis.lines if d.get_label() in LABELS.values()]
     begin = min((epochs[0] for epochs in plain if len(epochs)), default=np.inf)
-    points = np.concatenate([line.get_xydata() for line in axis.lines])
+    bands = [path.vertices for drawn in axis.collections for path in drawn.get_paths()]
+    points = np.concatenate([*(line.get_xydata() for line in axis.lines), *bands])
     x, y = points[np.isfinite(points[:, 1])].T
     later = y[x >= begin]
     if later.size and y.min() < later.min():
