@@ -172,9 +172,11 @@ def test_a_mode_that_is_found_later_refutes_what_a_run_says():
         curve=run.curve.assign(**said, **trusted), settings=run.settings | {"ais": {}}
     )
     run.curve.loc[run.curve.epoch == 2, "trusted_log_z"] = 5.0
-    for bound, outcome in ((9.4, "holds"), (9.6, "undecided")):
+    cases = [(9.4, "", "holds"), (9.6, "", "undecided"), (9.6, "_40", "holds")]  # of other models
+    for bound, shorter, outcome in cases:
         found = in_both(WINS)
-        found.runs[PUBLISHED]["sdcp_d"] = run
+        del found.runs[PUBLISHED]["sdcp_d"]
+        found.runs.setdefault((*PUBLISHED[:2], f"as_published{shorter}"), {})["sdcp_d"] = run
         measured = {"algorithm": "sdcp_d", "trial": [1], "epochs": 4.0, "bound": bound}
         found.modes[PUBLISHED] = pd.DataFrame(measured)
         row = judged(FASTER, found)[0].loc[("as published", "pcd")]

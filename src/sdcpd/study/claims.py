@@ -60,13 +60,13 @@ class Evidence(NamedTuple):
         each of several, diverged; ``on["lost"]`` says which of the other trials did.
         """
         try:
-            found = [self._longest_enough(on, name, group) for name, group in which]
+            whole = [self._longest_enough(on, name, group) for name, group in which]
         except ValueError:
             groups = dict.fromkeys(group for _, group in which)
             raise NotJudged(f"{' or '.join(groups)} not run") from None
-        trials = min(run.settings["trials"] for run in found)
-        self.judge_at(on, min(run.settings["epochs"] for run in found), "run", trials)
-        found = [compare.until(run, on["epochs"], trials) for run in found]
+        trials = min(run.settings["trials"] for run in whole)
+        self.judge_at(on, min(run.settings["epochs"] for run in whole), "run", trials)
+        found = [compare.until(run, on["epochs"], trials) for run in whole]
         if not likelihoods:
             return found
         lost = [_lost(run) for run in found]
@@ -74,8 +74,10 @@ class Evidence(NamedTuple):
             raise NotJudged("; ".join(failures), "fails")
         on["lost"] = "; ".join(filter(None, lost))
         on["doubts"] = _doubts(found, on)
-        for (algorithm, group), run in zip(which, found, strict=True):
-            self._compare_with_modes(on, algorithm, group, run)
+        for (algorithm, group), run, of in zip(which, found, whole, strict=True):
+            named = self.runs.get((on["experiment"], on["n_hidden"], group), {})
+            if of is named.get(algorithm):  # not a shorter one, whose models are others
+                self._compare_with_modes(on, algorithm, group, run)
         return found
 
     def _compare_with_modes(self, on, algorithm, group, run):
