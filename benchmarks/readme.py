@@ -158,10 +158,8 @@ def every_likelihood():
         {"experiment": name, "group": group, "algorithm": LABELS[algorithm]} | columns
         for (name, group, algorithm), (_, columns) in measured().items()
     ]
-    lines = table(rows[0], [row.values() for row in rows])
-    lines = ["# Every likelihood", "", LIKELIHOODS, "", *lines, "", "## Tuning", "", TUNING, ""]
-    rows = [*tunings()]
-    return "\n".join([*lines, *table(rows[0], [row.values() for row in rows]), ""])
+    lines = ["# Every likelihood", "", LIKELIHOODS, "", *table_of(rows), ""]
+    return "\n".join([*lines, "## Tuning", "", TUNING, "", *table_of([*tunings()]), ""])
 
 
 def tunings():
@@ -202,6 +200,11 @@ def table(columns, rows):
     return [f"| {' | '.join(row)} |" for row in (columns, ["---"] * len(columns), *rows)]
 
 
+def table_of(rows):
+    """The same of dicts."""
+    return table(rows[0], [row.values() for row in rows])
+
+
 def judged():
     """The rows of claims.csv of the run that was kept."""
     with (KEPT / "claims.csv").open(encoding="utf-8") as file:
@@ -210,9 +213,7 @@ def judged():
 
 def verdicts():
     """All of them, with their values, for claims.md."""
-    rows = judged()
-    lines = table(rows[0], [row.values() for row in rows])
-    return "\n".join(["# Every verdict", "", VERDICTS, "", *lines, ""])
+    return "\n".join(["# Every verdict", "", VERDICTS, "", *table_of(judged()), ""])
 
 
 def claims():

@@ -279,13 +279,17 @@ def _draw_published(axis, curves):
         axis.plot(curve.epoch, curve.avg_loglik, color=color, marker=marker, ms=3.5, **PUBLISHED)
 
 
+def _solid(axis):
+    """Our curves, by plain AIS or exact, that have a point."""
+    return [d for d in axis.lines if d.get_label() in LABELS.values() and len(d.get_xdata())]
+
+
 def _leave_out_the_rise(axis):
     """Not shown: what is trusted before plain AIS begins, where it is lower than all that follows.
 
     The rise of the first epochs would take most of the height.
     """
-    plain = [d.get_xdata() for d in axis.lines if d.get_label() in LABELS.values()]
-    begin = min((epochs[0] for epochs in plain if len(epochs)), default=np.inf)
+    begin = min((line.get_xdata()[0] for line in _solid(axis)), default=np.inf)
     bands = [path.vertices for drawn in axis.collections for path in drawn.get_paths()]
     points = np.concatenate([*(line.get_xydata() for line in axis.lines), *bands])
     x, y = points[np.isfinite(points[:, 1])].T
@@ -297,8 +301,7 @@ def _leave_out_the_rise(axis):
 
 def _name_ends(axis):
     """The name of each algorithm beside its curve, moved apart where curves end close together."""
-    lines = [d for d in axis.lines if d.get_label() in LABELS.values() and len(d.get_xdata())]
-    lines.sort(key=lambda line: line.get_ydata()[-1])
+    lines = sorted(_solid(axis), key=lambda line: line.get_ydata()[-1])
     axis.get_ylim()  # brings the limits up to date
     to_axes = axis.transData + axis.transAxes.inverted()
     last_points = [line.get_xydata()[-1] for line in lines]
