@@ -297,15 +297,16 @@ def test_plain_ais_that_finds_clearly_more_is_judged_instead(error, threshold):
 
 
 def test_plain_ais_alone_is_doubted_and_exact_is_not():
-    """Also where the trusted estimate is there at some points only: no mixture of the two."""
+    """And so is a point that lacks the trusted estimate, of which there is no value either."""
     plain = run_of(EPOCHS, VALUES, ais={})
+    assert "plain AIS alone" in compare.doubts(plain)
+    np.testing.assert_array_equal(compare.curves(plain)[1], np.array(VALUES, float))
     part = with_trusted(plain, 3)
-    last = part.curve.epoch == EPOCHS[-1]
+    first = part.curve.epoch == EPOCHS[0]
     names = [name for name in part.curve if "trusted" in name]
-    part = part._replace(curve=part.curve.assign(**{n: part.curve[n].where(last) for n in names}))
-    for run in (plain, part):
-        assert "plain AIS alone" in compare.doubts(run)
-        np.testing.assert_array_equal(compare.curves(run)[1], np.array(VALUES, float))
+    part = part._replace(curve=part.curve.assign(**{n: part.curve[n].mask(first) for n in names}))
+    assert compare.doubts(part) == f"log Z doubtful at epoch {EPOCHS[0]:g}"
+    assert np.isnan(compare.curves(part)[1][:, 0]).all()
     assert compare.doubts(run_of(EPOCHS, VALUES)) == ""  # small: exact
 
 

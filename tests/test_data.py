@@ -108,7 +108,7 @@ def test_caltech101_silhouettes(real_dataset):
 
 CLASS_MEANS = {  # number of classes, and how many test images their nearest mean tells
     "mnist": (10, 0.80),
-    "kannada_mnist": (10, 0.74),
+    "kannada_mnist_bernoulli": (10, 0.74),
     "caltech101_silhouettes": (101, 0.5),
 }
 

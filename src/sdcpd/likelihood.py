@@ -93,11 +93,10 @@ def likelihoods(curve, part="test"):
     """What a curve, a DataFrame, is judged by: the trusted log-likelihoods, or the plain ones where
     plain AIS finds clearly more of log Z, as an estimate misses some of Z rather than makes it up.
 
-    The plain ones alone where the others were not made at every point, as in run files of earlier
-    versions, and for small models, whose log Z is exact.
+    Of small models those that there are, as their log Z is exact.
     """
     trusted = curve.get(f"trusted_{part}")
-    if trusted is None or trusted[curve.status == "ok"].isna().any():
+    if trusted is None:
         return curve[part]
     ours, plain = ((curve[f"{name}log_z"], curve[f"{name}log_z_se"]) for name in ("trusted_", ""))
     return trusted.mask(missed(*ours, *plain), curve[part])

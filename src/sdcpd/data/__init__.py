@@ -3,7 +3,7 @@
     bars_and_stripes         generated; 16 patterns for 3×3
     mnist                    Salakhutdinov & Murray's fixed binarization, 60,000 / 10,000 × 784
     caltech101_silhouettes   split 1 of Marlin's 28×28 silhouettes, 4,100 / 2,264 / 2,307 × 784
-    kannada_mnist            grey ≥ 128, 60,000 / 10,000 × 784
+    kannada_mnist_bernoulli  our seeded Bernoulli binarization, 60,000 / 10,000 × 784
 
 and, where the paper leaves a choice open, the same with the other choice:
 
@@ -11,7 +11,7 @@ and, where the paper leaves a choice open, the same with the other choice:
     mnist_fresh              the same for evaluation; for training drawn anew at every visit
     caltech101_silhouettes_inverted    object 1, background 0
     caltech101_silhouettes_merged      trained on the validation images, too, 6,364 / 2,307
-    kannada_mnist_bernoulli  our seeded Bernoulli binarization of the grey images
+    kannada_mnist            grey ≥ 128
 
 ``mnist_valid`` etc., for the choice of hyperparameters: the test images stay out of sight, and in
 their place are the validation split of CalTech, or the last sixth of the training images of the

@@ -245,8 +245,7 @@ def sharpness_difference(evidence, on, group):
     seen = []
     for name, lost in collapsed.sum().items():
         said = f"{LABELS[name]}: entropy {entropy[name].mean():.2f}"
-        if "largest" in of_both:
-            said += f", largest class {of_both['largest'][name].mean():.0%}"
+        said += f", largest class {of_both['largest'][name].mean():.0%}"
         seen.append(said + f", {lost} of {len(collapsed)} collapsed" * bool(lost))
     kept = of_both["sharpness"][~collapsed.any(axis=1)]
     if kept.empty and len(collapsed):
@@ -271,7 +270,7 @@ def _images(evidence, on, group):
     needed, images = evidence.budgets[on["experiment"], "quality"], measured.n_images.min()
     if images < needed:
         raise NotJudged(f"measured on {images} of {needed} images only")
-    names, columns = ["sdcp_d", on["other"]], {"sharpness", "entropy", "largest"} & {*measured}
+    names, columns = ["sdcp_d", on["other"]], ("sharpness", "entropy", "largest")
     tables = {c: measured.pivot(index="trial", columns="algorithm", values=c) for c in columns}
     return {c: t.reindex(columns=names).dropna() for c, t in tables.items()}, real
 

@@ -20,7 +20,7 @@ def doubts(run, at_end=False):
     alive = run.curve[run.curve.status == "ok"]
     if run.settings["ais"] is None:
         return ""
-    if "trusted_agrees" not in alive or alive.trusted_agrees.isna().any():
+    if "trusted_agrees" not in alive:
         return "likelihoods by plain AIS alone, which may miss modes"
     near = abs(alive.trusted_log_z - alive.bound) <= AGREEMENT
     asked = alive.epoch == run.curve.epoch.max() if at_end else True
@@ -60,8 +60,7 @@ def summarize(run, trusted=False):
     alive = run.curve[run.curve.status == "ok"]
     if trusted:
         alive = alive.assign(**{part: likelihoods(alive, part) for part in parts_of(run)})
-        if "trusted_ess" in alive:
-            alive = alive.assign(ess=alive.trusted_ess.fillna(alive.ess))
+        alive = alive.assign(ess=alive.get("trusted_ess", alive.ess))
     alive = alive[alive.train.notna()]
     over = alive.bound - alive.log_z if "bound" in alive else pd.Series(np.nan, alive.index)
     alive = alive.assign(over=over.where(refuted(0, over), 0))
