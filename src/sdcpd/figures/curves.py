@@ -8,7 +8,7 @@ from ..experiments import GROUPS
 from ..likelihood import likelihoods
 from ..study.compare import missed_by_plain, parts_of, summarize
 from .captions import budget_note, choice, describe_runs, label_of, model_of, origin_line
-from .style import NATS, STYLES, bottom_legend, headline, logarithmic, plt
+from .style import NATS, STYLES, bottom_legend, headline, logarithmic, mpl, plt
 
 PUBLISHED = {"ls": (0, (4, 2)), "lw": 1, "mfc": "white"}
 GREY = {"color": "0.4"}  # of all algorithms, in legends
@@ -190,6 +190,9 @@ def refuted_over_epochs(groups, paper_budget):
             table = table[table.refuted]
             axis.plot(table.epoch, table.missed, lw=0, **how)
         axis.set_yscale("symlog", linthresh=1)
+        # 2 and 5, too: else nothing shows on a few nats that the scale is not linear.
+        marks = mpl.ticker.SymmetricalLogLocator(base=10, linthresh=1, subs=(1, 2, 5))
+        axis.yaxis.set_major_locator(marks)
         axis.yaxis.set_major_formatter("{x:g}")
         axis.set_title(GROUPS.get(group, group))
         axis.xaxis.set_tick_params(labelbottom=True)
